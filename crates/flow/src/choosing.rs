@@ -1,8 +1,8 @@
-//! Which packets of a capture are meant, and which frames are a source's.
+//! Selects the packets of a capture, and the frames of a source.
 //!
-//! A stream may hold the frames of several boards. The number that tells the boards apart is in each frame: where a layout says
-//! (`demux`), or where a format with a name has it. The first of the sources passes on bytes that belong to no frame, so that
-//! they are counted once, and frames of boards that no source takes.
+//! A stream may contain the frames of several boards. The number that distinguishes the boards is in each frame: where
+//! a layout specifies it (`demux`), or where a named format has it. The first of the sources passes on bytes that
+//! belong to no frame, so that they are counted once, and frames of boards without a source.
 
 use crate::trial::{Board, OwnBoard};
 use core::net::IpAddr;
@@ -13,25 +13,25 @@ use ropewalk_wire::mending::{Mender, StreamFrames};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Boards without a source that are counted one by one; further ones are counted together.
+/// Number of boards without a source that are counted individually; further ones are counted together.
 const MOST_STRANGERS: usize = 16;
 
-/// Which frames of a stream are a source's.
+/// The selection of a source's frames in a stream.
 #[derive(Clone, Debug)]
 pub struct Chosen {
-    /// What describes the frames.
+    /// The description of the frames.
     pub description: Description,
-    /// Whose frames are taken.
+    /// The source's board.
     pub board: OwnBoard,
     /// The boards of the other sources that read the same stream.
     pub others: Vec<OwnBoard>,
-    /// Whether this source accounts for what is no source's.
+    /// Whether this source accounts for frames of boards without a source.
     pub is_first: bool,
-    /// The largest frame in bytes. Framing is given up at a larger one: everything behind it is passed on.
+    /// The largest frame in bytes. At a larger one framing is given up, and all further bytes are passed on.
     pub max_frame: usize,
 }
 
-/// How many frames of a stream were taken.
+/// Counts of the frames of a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ChosenFrames {
     /// Frames of the source.
@@ -43,7 +43,7 @@ pub struct ChosenFrames {
 }
 
 impl ChosenFrames {
-    /// Whether every frame was some source's, and at least one was this source's.
+    /// Whether every frame belonged to a source, and at least one to this source.
     pub fn is_pure(&self) -> bool {
         self.own > 0 && self.strangers.is_empty()
     }
@@ -74,22 +74,22 @@ impl fmt::Display for ChosenFrames {
     }
 }
 
-/// Selects frames from bytes as they come.
+/// Selects frames from bytes as they arrive.
 #[derive(Debug)]
 pub struct Chooser {
     chosen: Chosen,
-    /// Bytes that are no whole frame yet.
+    /// Bytes of an incomplete frame.
     held: Vec<u8>,
     search: Search,
-    /// Framing was given up.
+    /// Whether framing was given up.
     is_lost: bool,
-    /// The boards in the order in which they appeared, where that tells whose they are.
+    /// The boards in the order in which they appeared, if that order identifies them.
     seen: Vec<u64>,
     frames: ChosenFrames,
 }
 
 impl Chooser {
-    /// A chooser of these frames, of a stream from its beginning.
+    /// Creates a chooser of these frames, for a stream from its beginning.
     pub fn new(chosen: Chosen) -> Self {
         let (held, seen) = (Vec::new(), Vec::new());
         Self { chosen, held, search: Search::default(), is_lost: false, seen, frames: ChosenFrames::default() }
@@ -124,7 +124,7 @@ impl Chooser {
         if self.is_lost { is_wanted_still && self.give_rest(give) } else { is_wanted_still }
     }
 
-    /// The stream has ended: gives what is left, and says how many frames there were.
+    /// Ends the stream: passes on the rest, and returns the counts of frames.
     pub fn end(mut self, give: &mut dyn FnMut(&[u8]) -> bool) -> ChosenFrames {
         if self.chosen.is_first {
             self.give_rest(give);
@@ -137,7 +137,7 @@ impl Chooser {
         held.is_empty() || give(&held)
     }
 
-    /// Whether a frame is the source's; counts it.
+    /// Whether a frame belongs to the source; counts it.
     fn is_own(&mut self, frame: &[u8]) -> bool {
         let number = self.chosen.description.board_of(frame);
         let (board, others) = (Board { from: None, number }, self.boards_before(number));
@@ -150,7 +150,7 @@ impl Chooser {
         is_own
     }
 
-    /// How many boards appeared before this one, where that tells whose it is.
+    /// Returns the number of boards that appeared before this one, if that order identifies them.
     fn boards_before(&mut self, number: Option<u64>) -> usize {
         if !matches!(self.chosen.board, OwnBoard::InOrder(_)) {
             return 0;
@@ -168,7 +168,7 @@ impl Chooser {
     }
 }
 
-/// Which packets of a capture are wanted. By default all are.
+/// The selection of packets of a capture. By default all are selected.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Packets to this port.
@@ -183,42 +183,43 @@ pub struct Wanted {
     pub protocol: Option<u8>,
     /// Connections that any of these addresses sent on; all connections if empty.
     pub senders: Vec<IpAddr>,
-    /// Which of the connections that are left, in the order in which they begin to carry something, from 0.
+    /// Index of the connection among the remaining ones, in the order in which they begin to carry data, from 0.
     pub connection: usize,
-    /// Which of them others want.
+    /// Indices of the connections that other sources use.
     pub others: Vec<usize>,
-    /// What the frames of a stream are, to find the next frame behind bytes that a capture misses; `None` if unknown.
+    /// The kind of frames of a stream, to find the next frame after bytes that are missing in the capture; `None` if
+    /// unknown.
     pub frames: Option<StreamFrames>,
-    /// The longest of them, in bytes.
+    /// The longest of these frames, in bytes.
     pub max_frame: usize,
-    /// Which frames of a stream are meant, where those of several boards are in it.
+    /// The frames that are selected, if the stream contains those of several boards.
     pub chosen: Option<Chosen>,
 }
 
-/// In what frames lie.
+/// The carrier of frames.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Carrier {
-    /// In datagrams: of UDP, or straight in IP where a protocol is wanted.
+    /// Datagrams: of UDP, or directly in IP if a protocol is selected.
     Datagrams,
-    /// In connections.
+    /// Connections.
     Connections,
 }
 
 impl Wanted {
-    /// Packets to this port, if given.
+    /// Selects packets to this port, if given.
     pub fn port(port: Option<u16>) -> Self {
         Self { port, ..Self::default() }
     }
 
-    /// What gives on the frames of a stream that a capture holds.
+    /// Returns the mender for the frames of a stream in a capture.
     pub fn mender(&self) -> Mender {
         Mender::new(self.frames.clone(), self.max_frame)
     }
 
-    /// What of a packet is meant.
+    /// Returns the selected part of a packet.
     ///
     /// # Errors
-    /// The name under which it is counted instead: what it is, or how it differs.
+    /// The name under which the packet is counted instead: its kind, or its difference.
     pub fn pick<'a>(&self, carrier: Carrier, carried: Carried<'a>) -> Result<Carried<'a>, &'static str> {
         let (source, destination, ports, kind) = match &carried {
             Carried::Aside(aside) => return Err(Aside::name(*aside)),

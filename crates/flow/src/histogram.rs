@@ -1,37 +1,37 @@
-//! Histograms that a user has asked for: of fragments' sizes, of the time between them, of any integer in them.
+//! Histograms that the user asked for: of fragment sizes, of the time between fragments, of any integer in them.
 //!
-//! They are filled where fragments come in, by readout units and by gateways, also for fragments that are dropped later,
-//! on the one thread that reads the source: an addition each, in memory that was laid out before the run.
+//! Readout units and gateways fill them when fragments arrive, including fragments that are dropped later, on the only
+//! thread that reads the source. Each fill is one addition, in memory that was allocated before the run.
 
 use core::time::Duration;
 use ropewalk_terms::{Binning, SourceId};
 
-/// In which order the bytes of an integer lie.
+/// The byte order of an integer.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum FieldOrder {
-    /// The lowest one first.
+    /// The lowest byte first.
     Little,
-    /// The highest one first.
+    /// The highest byte first.
     Big,
 }
 
-/// An integer without a sign at a fixed place of each fragment.
+/// An unsigned integer at a fixed place of each fragment.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct IntegerField {
-    /// Bytes of the fragment before it.
+    /// Offset in the fragment, in bytes.
     pub offset: u32,
     /// Its size in bytes, 1 to 8.
     pub bytes: u8,
-    /// In which order these lie.
+    /// The order of these bytes.
     pub order: FieldOrder,
-    /// The lowest of its bits that counts, which then counts one; 0 is the lowest there is.
+    /// The lowest bit that counts, which becomes bit 0 of the value.
     pub lowest_bit: u8,
-    /// How many bits count, 1 to 64.
+    /// Number of bits that count, 1 to 64.
     pub bits: u8,
 }
 
 impl IntegerField {
-    /// Its value in a fragment that lies in these pieces; `None` if the fragment ends before it.
+    /// Returns its value in a fragment that consists of these pieces; `None` if the fragment ends before it.
     #[inline]
     pub fn read<'a>(&self, pieces: impl Iterator<Item = &'a [u8]>) -> Option<u64> {
         let (offset, length) = (self.offset as usize, usize::from(self.bytes.min(8)));
@@ -63,13 +63,13 @@ impl IntegerField {
     }
 }
 
-/// What is counted of each fragment.
+/// The quantity that is histogrammed.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Histogrammed {
     /// Bytes of its payload.
     Size,
-    /// Nanoseconds since the source's previous fragments came, as far as a readout unit can tell: fragments that it
-    /// takes at once came at the same time. A gateway counts packets, each once. The first one is not counted.
+    /// Nanoseconds since the source's previous fragments, as far as a readout unit can tell: fragments that it takes
+    /// together have arrived at the same time. A gateway counts each packet once. The first one is not counted.
     Interval,
     /// An integer in it.
     Field(IntegerField),
@@ -78,13 +78,13 @@ pub enum Histogrammed {
 /// A histogram for each of some sources.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HistogramConfig {
-    /// Its place among all of the configuration, by which reports name it.
+    /// Its index among all histograms of the configuration, by which reports name it.
     pub index: u8,
     /// The sources that have this histogram, one each.
     pub sources: Vec<SourceId>,
-    /// What is counted.
+    /// The quantity.
     pub of: Histogrammed,
-    /// Into which bins.
+    /// The bins.
     pub binning: Binning,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Histogram {
 }
 
 impl Histogram {
-    /// The histograms of a source, mostly none.
+    /// Returns the histograms of a source, usually none.
     pub(crate) fn all_of(configs: &[HistogramConfig], source: SourceId) -> Box<[Self]> {
         let has_one = configs.iter().filter(|config| config.sources.contains(&source));
         let new = |config: &HistogramConfig| Self {
@@ -110,22 +110,22 @@ impl Histogram {
         has_one.map(new).collect()
     }
 
-    /// Its place among all of the configuration.
+    /// Returns its index among all histograms of the configuration.
     pub(crate) const fn index(&self) -> u8 {
         self.index
     }
 
-    /// What it counts.
+    /// Returns its quantity.
     pub(crate) const fn of(&self) -> Histogrammed {
         self.of
     }
 
-    /// What every cell holds.
+    /// Returns the counts of all cells.
     pub(crate) const fn counts(&self) -> &[u64] {
         &self.counts
     }
 
-    /// The cells in which there is something, with how much.
+    /// Returns the cells that are not empty, with their counts.
     pub(crate) fn cells(&self) -> impl Iterator<Item = (u16, u64)> + '_ {
         (0..).zip(self.counts.iter().copied()).filter(|&(_, count)| count > 0)
     }
@@ -136,13 +136,13 @@ impl Histogram {
         self.counts[usize::from(self.binning.cell_of(value))] += 1;
     }
 
-    /// Counts the time since the fragment before.
+    /// Counts the time since the previous fragment.
     #[inline]
     pub(crate) fn count_interval(&mut self, since: Duration) {
         self.count(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// Counts an integer, if it was there.
+    /// Counts an integer, if it is present.
     #[inline]
     pub(crate) fn count_field(&mut self, value: Option<u64>) {
         match value {

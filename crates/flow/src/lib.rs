@@ -1,7 +1,7 @@
-//! Every decision of event building, as state machines: input and `now` in, actions polled out.
+//! All decisions of event building, as state machines: input and `now` in, actions polled out.
 //!
-//! No clock, socket, thread, file or log in here. The rooms stand in the order in which data pass them, and talk
-//! through [`messages`] alone.
+//! This crate has no clock, socket, thread, file or log. Its modules are listed in the order in which data pass them,
+//! and communicate only through [`messages`].
 #![forbid(unsafe_code)]
 
 pub mod builder;

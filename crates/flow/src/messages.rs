@@ -1,7 +1,7 @@
 //! The messages between the modules of flow. No other types pass between them.
 //!
-//! Messages between nodes are defined in wire. This module adds the values that carry their bytes within one node, and the
-//! functions that move them.
+//! Messages between nodes are defined in wire. This module adds the values that carry their bytes within one node, and
+//! the functions that move them.
 
 pub use ropewalk_wire::message::{
     Acknowledge, AcknowledgeEntry, Announce, AnnounceEntry, Assign, AssignEntry, BATCH, Batch, Credit, Ended, Finished,
@@ -12,10 +12,10 @@ pub use ropewalk_wire::message::{
 
 use ropewalk_memory::Payload;
 
-/// One source's data for one event, with the bytes as they lie in the pool: as large as a line of the cache.
+/// The data of one source for one event, with its bytes in the pool. Its size is one cache line.
 #[derive(Clone, Debug)]
 pub struct Fragment {
-    /// Whose it is and what is known about it; `meta.length` is the payload's length.
+    /// Source and metadata; `meta.length` is the payload's length.
     pub meta: FragmentMeta,
     /// The bytes, without transport framing: a whole FED fragment, or a generic fragment's payload.
     pub payload: Payload,
@@ -26,30 +26,30 @@ const _: () = assert!(size_of::<Fragment>() == 64, "a fragment is a line of the 
 /// A fragment as the framer found it, before its counter was unwrapped to a key.
 #[derive(Clone, Debug)]
 pub struct Received {
-    /// Whose it is and what is known about it; `meta.raw_id` is the source's own counter.
+    /// Source and metadata; `meta.raw_id` is the source's own counter.
     pub meta: FragmentMeta,
-    /// The source says that its numbering starts again here (a resynchronisation).
+    /// Whether the source restarts its numbering here (a resynchronisation).
     pub restarts: bool,
     /// The bytes, without transport framing.
     pub payload: Payload,
 }
 
 impl Received {
-    /// Takes it out; what is left has no bytes.
+    /// Takes the fragment out and leaves one without bytes.
     #[must_use]
     pub fn take(&mut self) -> Self {
         Self { payload: core::mem::take(&mut self.payload), ..*self }
     }
 }
 
-// Moves of fragments directly to their destination. If a value may have to be dropped on the way (the vector must grow, or the
-// destination is occupied), the compiler builds it on the stack first. It is then read in other pieces than it was written in,
-// and the processor stalls on that for longer than the rest of the move takes.
+// Moves of fragments directly to their destination. If a value may have to be dropped on the way (the vector must grow,
+// or the destination is occupied), the compiler builds it on the stack first. It is then read in other pieces than it
+// was written in, and the resulting processor stall takes longer than the rest of the move.
 
-/// Appends a value for which there is room.
+/// Appends a value for which the vector has room.
 ///
 /// # Panics
-/// Without room: the caller must reserve it first.
+/// If there is no room: the caller must reserve it first.
 #[inline(always)]
 pub(crate) fn append<T>(out: &mut Vec<T>, value: T) {
     if out.len() < out.capacity() {
@@ -60,7 +60,7 @@ pub(crate) fn append<T>(out: &mut Vec<T>, value: T) {
     }
 }
 
-/// Overwrites what has nothing to be dropped: what else is there would be lost for its pool.
+/// Overwrites a value that needs no drop. If it did, its memory would be lost for its pool.
 #[inline(always)]
 pub(crate) fn overwrite<T>(vacant: &mut T, value: T) {
     core::mem::forget(core::mem::replace(vacant, value));

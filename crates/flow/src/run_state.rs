@@ -1,4 +1,5 @@
-//! The state of a run that the event manager announces to each node: lumisections that have begun or ended, and changed parameters.
+//! The state of a run that the event manager announces to each node: lumisections that have begun or ended, and changed
+//! parameters.
 
 use crate::messages::{Lumisection, LumisectionEnd, Message, Setting};
 use arrayvec::ArrayVec;
@@ -8,22 +9,23 @@ use std::collections::VecDeque;
 /// Lumisections as the event manager reported them.
 #[derive(Debug, Default)]
 pub(crate) struct KnownLumisections {
-    /// Lumisections that have begun and are not over, the oldest first.
+    /// Lumisections that have begun and not ended, oldest first.
     open: VecDeque<Lumisection>,
-    /// The last one that is over.
+    /// The last one that has ended.
     ended: Option<LumisectionEnd>,
-    /// How often one was said to begin that is over: by a successor that had not heard from all builder units.
+    /// How often a lumisection was reported to begin that has ended: by a successor that had not received the reports
+    /// of all builder units.
     contradicted: u64,
 }
 
 impl KnownLumisections {
-    /// A run begins.
+    /// Clears the state when a run begins.
     pub(crate) fn clear(&mut self) {
         self.open.clear();
         (self.ended, self.contradicted) = (None, 0);
     }
 
-    /// One has begun. A successor may have another word for where.
+    /// Notes that a lumisection has begun. A successor may report another beginning.
     pub(crate) fn begin(&mut self, begun: Lumisection) {
         if self.ended.is_some_and(|ended| begun.number <= ended.number) {
             self.contradicted += 1;
@@ -36,7 +38,7 @@ impl KnownLumisections {
         }
     }
 
-    /// One is over. False where that is known already.
+    /// Notes that a lumisection has ended. Returns false if that is known already.
     pub(crate) fn end(&mut self, end: &LumisectionEnd) -> bool {
         let is_new = self.ended.is_none_or(|known| known.number < end.number);
         if is_new {
@@ -46,34 +48,34 @@ impl KnownLumisections {
         is_new
     }
 
-    /// The number of the last one that is over; 0 for none.
+    /// Returns the number of the last one that has ended; 0 if none has.
     pub(crate) fn last_ended(&self) -> u32 {
         self.ended.map_or(0, |ended| ended.number)
     }
 
-    /// How often one was said to begin that is over.
+    /// Returns how often a lumisection was reported to begin that has ended.
     pub(crate) const fn contradicted(&self) -> u64 {
         self.contradicted
     }
 
-    /// The number of the one to which an event belongs: from 1.
+    /// Returns the number of the lumisection that contains an event, from 1.
     pub(crate) fn of(&self, key: EventKey) -> u32 {
         let oldest = || self.ended.map_or(1, |ended| ended.number + 1);
         let own = self.open.iter().rev().find(|known| known.first <= key);
         own.or(self.open.front()).map_or_else(oldest, |known| known.number)
     }
 
-    /// Messages for a successor of the event manager.
+    /// Returns the messages for a successor of the event manager.
     pub(crate) fn told(&self) -> impl Iterator<Item = Message> {
         let ended = self.ended.map(Message::LumisectionEnd);
         ended.into_iter().chain(self.open.iter().map(|one| Message::Lumisection(*one)))
     }
 }
 
-/// More parameters than there are, with a prescale for each of the most streams.
+/// More than the number of parameters, with a prescale for each of the most streams.
 const MOST_SETTINGS: usize = 128;
 
-/// The last value of each, in the order in which they were changed first. Beyond what there is nothing is kept.
+/// The last value of each parameter, in the order of their first changes. Further parameters are not kept.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings(ArrayVec<Setting, MOST_SETTINGS>);
 
@@ -83,7 +85,7 @@ impl Settings {
         let same = |known: &&mut Setting| (known.parameter, known.of) == (setting.parameter, setting.of);
         match self.0.iter_mut().find(same) {
             Some(known) => *known = setting,
-            // A system has fewer.
+            // A system has fewer parameters.
             None => _ = self.0.try_push(setting),
         }
     }
@@ -98,7 +100,7 @@ impl Settings {
         is_new
     }
 
-    /// All of them.
+    /// Returns all values.
     pub(crate) fn all(&self) -> impl Iterator<Item = Setting> + '_ {
         self.0.iter().copied()
     }

@@ -1,4 +1,5 @@
-//! What a readout unit tells the event manager: which events are held, up to which key everything is settled, and its reports.
+//! Messages of a readout unit to the event manager: held events, the key up to which everything is settled, and
+//! reports.
 
 use super::machine::Readout;
 use super::source::Source;
@@ -9,28 +10,29 @@ use arrayvec::ArrayVec;
 use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, Instant};
 use std::collections::VecDeque;
 
-/// How far the announcements have come.
+/// Progress of the announcements.
 #[derive(Debug)]
 pub(super) struct Announcing {
     /// Events before this one were announced.
     next: Position,
-    /// Up to which key the event manager knows everything to be settled; `None` for a new event manager.
+    /// The key up to which the event manager knows everything to be settled; `None` for a new event manager.
     told: Option<EventKey>,
-    /// The event manager knows that no more events come at all.
+    /// Whether the event manager knows that no more events come at all.
     pub(super) told_all: bool,
-    /// How the events ended that no node holds any more, as the event manager left it here for its successor.
+    /// The outcomes of events that no node holds any more, as the event manager left them here for its successor.
     ended: Option<Ended>,
-    /// No source is waited for: events are settled as others show them.
+    /// Whether no source is awaited, so that events are settled as other readout units show them.
     pub(super) follows: bool,
-    /// The state of `follows` that the event manager knows.
+    /// The value of `follows` that the event manager knows.
     told_follows: bool,
-    /// The lumisections that it reported, for its successor too.
+    /// The lumisections that the event manager reported, kept for its successor.
     pub(super) lumisections: KnownLumisections,
-    /// A new event manager has not got these, the masked sources and changed parameters, and the run's end yet.
+    /// Whether a new event manager has not received `ended` yet; the other fields in `_due` are for the lumisections,
+    /// the masked sources and changed parameters, and the run's end.
     ended_due: bool,
     lumisections_due: VecDeque<Message>,
     orders_due: VecDeque<Message>,
-    /// Parameters that were changed, for its successor too.
+    /// Changed parameters, kept for the successor of the event manager.
     pub(super) settings: Settings,
     stop_due: bool,
 }
@@ -55,7 +57,7 @@ impl Default for Announcing {
 }
 
 impl Readout {
-    /// The next announcement; `None` when the event manager knows everything.
+    /// Returns the next announcement; `None` if the event manager knows everything.
     pub(super) fn next_announce(&mut self) -> Option<Announce> {
         let told = self.announcing.told;
         if self.announcing.next == self.head && told.is_some() && !self.may_announce_end() {
@@ -82,7 +84,7 @@ impl Readout {
         (!entries.is_empty() || Some(settled) > told || ends).then_some(Announce { settled, entries })
     }
 
-    /// Up to which key everything was announced: without end where nothing more can come.
+    /// Returns the key up to which everything was announced: the largest key if nothing more can come.
     fn settled_key(&self) -> EventKey {
         let key = self.timeline.key_before(self.announcing.next);
         match &self.stop {
@@ -111,7 +113,8 @@ impl Readout {
         true
     }
 
-    /// Whether no source is waited for, where the event manager does not know that.
+    /// Returns the message that no source is awaited, or that one is again, if the event manager does not know that
+    /// yet.
     pub(super) fn next_follows(&mut self) -> Option<Message> {
         let Announcing { follows, told_follows, told_all, .. } = &mut self.announcing;
         let is_news = *follows != *told_follows && !*told_all;
@@ -119,15 +122,15 @@ impl Readout {
         is_news.then_some(Message::Follows(*follows))
     }
 
-    /// The event manager says how events ended: kept for its successor.
+    /// Keeps the outcomes of events for the successor of the event manager.
     pub(super) fn keep_ended(&mut self, ended: &Ended) {
         if self.announcing.ended.is_none_or(|known| known.below <= ended.below) {
             self.announcing.ended = Some(*ended);
         }
     }
 
-    /// What an earlier event manager left here, once for each new one: how events ended, which lumisections there are, which
-    /// sources are masked, which parameters were changed, and the run's end.
+    /// Returns the next message that an earlier event manager left here. A new event manager gets each once: the
+    /// outcomes of events, the lumisections, the masked sources, the changed parameters, and the run's end.
     pub(super) fn next_left(&mut self) -> Option<Message> {
         let Announcing { ended, ended_due, lumisections_due, orders_due, stop_due, .. } = &mut self.announcing;
         let ended = ended.filter(|_| core::mem::take(ended_due)).map(Message::Ended);
@@ -137,7 +140,7 @@ impl Readout {
         })
     }
 
-    /// A new event manager knows nothing: everything held is announced again.
+    /// Announces everything held again, to a new event manager.
     pub(super) fn announce_again(&mut self) {
         self.announcing.next = self.table.base();
         self.announcing.told = None;
@@ -152,31 +155,31 @@ impl Readout {
     }
 }
 
-/// The counters that are reported of every source.
+/// Number of counters that are reported for every source.
 const COUNTERS: usize = 26;
 
-/// How far the last report of the run has come.
+/// Progress of the run's last report.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct ReportCursor {
-    /// Entries that were sent.
+    /// Number of entries sent.
     pub(super) sent: usize,
-    /// Fragments that were held at the end.
+    /// Number of fragments that were held at the end.
     pub(super) in_flight: u64,
 }
 
 impl Readout {
-    /// Every counter, source by source, as they stand at `now`.
+    /// Returns every counter, source by source, at `now`.
     pub fn report(&self, now: Instant) -> impl Iterator<Item = ReportEntry> + '_ {
         let any_required = self.has_needed_source();
         (0..self.sources.len()).flat_map(move |source| {
             let input = &self.sources[source];
-            // One that never came has not ended, although no event waits for it.
+            // A source that never connected has not ended, although no event waits for it.
             let ended = input.is_done(any_required) && !input.stays_away();
             entries(input, &self.account(source), self.last_number(input), ended, now)
         })
     }
 
-    /// What users' histograms hold, source by source: cells in which there is nothing are left out.
+    /// Returns the contents of the users' histograms, source by source, without empty cells.
     pub fn histograms(&self) -> impl Iterator<Item = ReportEntry> + '_ {
         self.sources.iter().flat_map(|source| {
             let id = source.id;
@@ -187,7 +190,7 @@ impl Readout {
         })
     }
 
-    /// The number of the latest event that a source has shown; 0 before the first.
+    /// Returns the number of the latest event that a source has shown; 0 before the first.
     fn last_number(&self, source: &Source) -> u64 {
         let highest = source.highest();
         if highest < ORIGIN { 0 } else { self.timeline.key(highest).number() }
@@ -265,7 +268,7 @@ fn entries(
         .collect()
 }
 
-/// Counters that are left out while they are zero, to keep reports short.
+/// Returns the counters that are left out while they are zero, to keep reports short.
 fn rare(source: &Source) -> impl Iterator<Item = ReportEntry> {
     let (id, statistics) = (source.id, &source.statistics);
     let counters = [
@@ -281,7 +284,7 @@ fn rare(source: &Source) -> impl Iterator<Item = ReportEntry> {
     counters.chain(doubts.map(move |(doubt, count)| ReportEntry::doubt(id, doubt, count)))
 }
 
-/// What the source's numbers did that they should not.
+/// Returns the anomalies of the source's numbering.
 fn numbering(source: &Source) -> impl Iterator<Item = ReportEntry> {
     let id = source.id;
     (0..).zip(source.numbering.iter()).flat_map(move |(index, anomaly)| ReportEntry::anomaly(id, index, anomaly))

@@ -1,13 +1,15 @@
-//! With which number a source begins: left-overs of an earlier run may be in front of it, and the first events may be lost.
+//! Finds the number at which a source begins. Left-overs of an earlier run may precede it, and the first events may be
+//! lost.
 //!
 //! ```text
 //!   source 0  |                1 2 3 4      two sources begin with 1: the run does
 //!   source 1  |  901 902 903   1 2 3 4      left-overs, which nothing else has come to
 //!   source 2  |                  2 3 4      one fragment was lost
 //! ```
-//! Where the first number is not known, most sources decide. A source joins near the first event, or where the others are when its
-//! fragments come. What follows its first numbers tells left-overs from lost events. A recording waits for the others, and may begin later.
-//! Counters of different widths are compared in the bits that both have.
+//! If the first number is not known, the majority of the sources decides. A source joins near the first event, or where
+//! the other sources are when its fragments arrive. The numbers that follow its first ones distinguish left-overs from
+//! lost events. A recording waits for the others, and may begin later. Counters of different widths are compared in the
+//! bits that both have.
 
 use super::doubt::{NEAR, is_unreliable};
 use super::machine::Readout;
@@ -20,36 +22,36 @@ use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant};
 
-/// Members that show where a numbering begins.
+/// Number of members that prove where a numbering begins.
 const ENOUGH: u32 = 3;
 
-/// How many fragments behind the held ones are searched for the run's first numbers.
+/// Number of fragments behind the held ones that are searched for the run's first numbers.
 pub(super) const LOOKED_AHEAD: usize = 64;
 
-/// What a source's fragments show of where it begins.
+/// Where a source begins, as far as its fragments show.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Beginning {
     /// More fragments must be read, up to [`LOOKED_AHEAD`].
     Open,
-    /// So many of the held ones, the first, are left-overs: the run's first numbers follow.
+    /// The first this many held fragments are left-overs: the run's first numbers follow them.
     LeftOvers(usize),
-    /// At the run's first events, if the held numbers show that.
+    /// Near the run's first events, if the held numbers show that.
     Near,
-    /// The source has a place, or is a recording that begins behind the run's first events.
+    /// Anywhere: the source has joined the run, or is a recording that begins after the run's first events.
     Anywhere,
 }
 
-/// Where the sources agree that the run's numbers begin.
+/// The beginning of the run's numbers that the sources agree on.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Begin {
-    /// Each at this number.
+    /// At this number, for each source.
     At(u64),
-    /// Each so far behind its usual first number.
+    /// At this offset behind each source's usual first number.
     Off(u64),
 }
 
 impl Begin {
-    /// The first number of a source that usually begins with `usual`.
+    /// Returns the first number of a source that usually begins with `usual`.
     const fn number(self, usual: u64) -> u64 {
         match self {
             Self::At(number) => number,
@@ -59,22 +61,22 @@ impl Begin {
 }
 
 impl Readout {
-    /// Whether a source that has no place in the run yet may begin with this event: far behind a number that was given for the first
-    /// event are left-overs of an earlier run.
+    /// Whether a source that has not joined the run may begin with this event. Numbers far behind a given first number
+    /// are left-overs of an earlier run.
     pub(super) fn may_be_first(&self, source: usize, position: Position) -> bool {
         let input = &self.sources[source];
         let is_anywhere = input.begins_anywhere && self.opened() == ORIGIN;
         !input.has_joined && (is_anywhere || position < ORIGIN + NEAR)
     }
 
-    /// Where a source begins. Left-overs are followed by the run's first number, or by numbers close to
-    /// it. A source that lost its first events, or a recording that begins late, has none of them.
+    /// Returns where a source begins. Left-overs are followed by the run's first number, or by numbers close to it. A
+    /// source that lost its first events, or a recording that begins late, has no such numbers.
     pub(super) fn beginning(&self, source: usize, is_last_word: bool) -> Beginning {
         let input = &self.sources[source];
         if input.has_place() {
             return Beginning::Anywhere;
         }
-        // Left-overs of a lone source are paired with nothing.
+        // Left-overs of a lone source cannot be combined with fragments of other sources.
         if self.is_lone(source) {
             return Beginning::Near;
         }
@@ -89,7 +91,8 @@ impl Readout {
         if let Some(first) = all().position(|at| at == Some(ORIGIN)) {
             let ahead = || all().take(first).flatten().filter(is_near);
             let behind = || all().skip(first + 1).flatten();
-            // A number that comes once more behind the first one belongs there. One that does not was overtaken.
+            // A number that is repeated behind the first one belongs there. A number that is not repeated was
+            // overtaken.
             let comes_again = !input.may_repeat && ahead().any(|one| behind().any(|other| other == one));
             let is_passed = ahead().max() < behind().max();
             return match ahead().next() {
@@ -113,7 +116,7 @@ impl Readout {
         }
     }
 
-    /// Gives up left-overs that are held in front of the run's first numbers.
+    /// Gives up held left-overs in front of the run's first numbers.
     pub(super) fn drop_left_overs(&mut self, source: usize, is_last_word: bool) {
         while let Beginning::LeftOvers(count) = self.beginning(source, is_last_word) {
             for _ in 0..count {
@@ -126,22 +129,23 @@ impl Readout {
         }
     }
 
-    /// Whether the run's first number may still follow this one, which is close to it.
+    /// Whether the run's first number may still follow this number, which is close to it.
     pub(super) fn may_be_left_over(&self, source: usize, position: Option<Position>) -> bool {
         let input = &self.sources[source];
         let is_open = !input.has_place() && !self.is_lone(source);
         is_open && !input.doubt.is_full() && position.is_some_and(|at| at < ORIGIN + NEAR)
     }
 
-    /// Whether a source that has no place in the run yet may join it at this event: one of the first, one that another source shows as
-    /// well, or one where others were about when its fragments came. What the run reaches later on may be a left-over of an earlier run.
+    /// Whether a source that has not joined the run may join at this event: one of the first events, one that another
+    /// source also shows, or one near the position of the others when the source's fragments arrived. An event that the
+    /// run reaches only later may be a left-over of an earlier run.
     pub(super) fn may_join_at(&self, source: usize, position: Position) -> bool {
         let input = &self.sources[source];
         let is_now = || position < self.opened().min(input.opened_then.saturating_add(NEAR));
         self.may_be_first(source, position) || !input.is_recorded && is_now() || self.agrees(source, position)
     }
 
-    /// Whether a source that has no place in the run yet shows one that the run comes to soon.
+    /// Whether a source that has not joined the run shows an event that the run will reach soon.
     pub(super) fn may_join_soon(&self, source: usize) -> bool {
         let input = &self.sources[source];
         let position = |one: &Received| input.sequence.position_ahead(one.meta.raw_id, self.head);
@@ -149,13 +153,14 @@ impl Readout {
         input.doubt.held().any(is_soon)
     }
 
-    /// Whether the run's first number is not known yet, and this source helps to find it.
+    /// Whether the run's first number is still unknown and this source helps to find it.
     pub(super) fn may_begin_anywhere(&self, source: usize) -> bool {
         let input = &self.sources[source];
         self.first_is_open && !input.trusts_numbers && !input.runs_free
     }
 
-    /// Starts a free-running counter at the first number that the following ones confirm. Returns whether it has started.
+    /// Starts a free-running counter at the first number that the following ones confirm. Returns whether it has
+    /// started.
     pub(super) fn begin_free(&mut self, source: usize, is_last_word: bool) -> bool {
         let key = self.timeline.key(ORIGIN);
         let input = &mut self.sources[source];
@@ -168,18 +173,18 @@ impl Readout {
         true
     }
 
-    /// At the start of a run counting may begin anywhere, where the sources agree: at the trigger source's first number, or
-    /// the one that most sources show. They agree if they show the same number, or are as far from where each usually begins.
-    /// Waits until all that are awaited have shown theirs, unless `is_last_word`.
+    /// Agrees on the first number of a run in which counting may begin anywhere: the trigger source's first number, or
+    /// the one that most sources show. Sources agree if they show the same number, or are equally far from their usual
+    /// first numbers. Waits until all awaited sources have shown a number, unless `is_last_word`.
     pub(super) fn agree_on_first(&mut self, now: Instant, is_last_word: bool) {
         let votes = || self.sources.iter().filter(|input| !input.runs_free);
         let is_short = |input: &Source| !input.doubt.is_full() && input.doubt.len() < ENOUGH as usize;
         if !is_last_word && votes().any(|input| !input.masking.is_open() && is_short(input)) {
             return;
         }
-        // Each is read once: there may be hundreds.
+        // Each source is evaluated once: there may be hundreds.
         let begun: Vec<_> = votes().map(|input| (input, input.doubt.beginning(&input.sequence))).collect();
-        // Those in front of its first right number may be of the events before.
+        // Fragments in front of the first right number may belong to earlier events.
         let is_begun = |input: &Source, begun: Option<(u64, u32, u64)>, begin: Begin| {
             let first = begin.number(input.sequence.first());
             begun.is_some_and(|(raw, _, before)| input.sequence.between(first, raw) <= before)
@@ -193,7 +198,7 @@ impl Readout {
             let Some((raw, ..)) = own else { continue };
             for begin in [Begin::At(raw), Begin::Off(raw.wrapping_sub(input.sequence.first()))] {
                 let agree = begun.iter().filter(|&&(other, begun)| is_begun(other, begun, begin)).count();
-                // If as many show several numbers, the usual one is taken, then the lowest one.
+                // On a tie the usual number wins, then the lowest one.
                 let bits = input.sequence.bits();
                 let vote = (input.triggers, agree, begin == Begin::Off(0), Reverse(raw), begin, bits);
                 best = best.max(Some(vote));
@@ -203,7 +208,7 @@ impl Readout {
         self.begin_at(now, begin, bits);
     }
 
-    /// The run's first event has this number at all sources, as a counter of this width in bits has shown.
+    /// Sets the number of the run's first event at all sources, as shown by a counter of `bits` bits.
     fn begin_at(&mut self, now: Instant, begin: Begin, bits: u32) {
         self.first_is_open = false;
         let key = self.timeline.key(ORIGIN);
@@ -218,7 +223,7 @@ impl Readout {
                 input.numbering.note(NumberingKind::Begin, key, usual, first, 0);
             }
         }
-        // Sources that lost their first fragments are placed by what the others show.
+        // Places sources that lost their first fragments by the numbers of the others.
         for source in (0..self.sources.len()).chain(0..self.sources.len()) {
             self.weigh(now, source, false);
             self.admit_believed(now, source);
@@ -226,12 +231,13 @@ impl Readout {
     }
 }
 
-/// A wide counter whose lower bits are farther from those of the run counts other triggers.
+/// A wide counter whose lower bits differ by more than this from the run's counts other triggers.
 const NEAR_BY_LOWER_BITS: u64 = 256;
 
 impl Readout {
-    /// A counter with fewer bits gave the run's first number, such as 5072 for 70608. The first number of a wider one is the same in
-    /// these bits; the upper ones follow from what it shows, if that is near where the run is.
+    /// Completes the first number of a wider counter when a narrower one gave the run's first number, such as 5072 for
+    /// 70608. The lower bits are the same. The upper bits follow from the number that the wider counter shows, if that
+    /// is near the run's position.
     pub(super) fn complete_first(&mut self, source: usize, is_last_word: bool) {
         let come = self.opened().saturating_sub(ORIGIN);
         let input = &mut self.sources[source];
@@ -250,22 +256,23 @@ impl Readout {
     }
 }
 
-/// How many declarations may wait for the sources to follow.
+/// Most declarations that may wait for the sources to follow.
 pub(super) const MOST_DECLARED: usize = 8;
 
-/// Counters that start again: declared by the trigger source for all, or a source's own fault.
+/// Counters that restart: declared by the trigger source for all sources, or by a source's own fault.
 ///
 /// ```text
-///   source 0   98  99 100 |  1   2   3      restarted: waits      declared: all go on as 1:1, 1:2, ...
-///   source 1   98  99                       still in the old count: it is waited for
+///   source 0   98  99 100 |  1   2   3      restarted: waits      declared: all continue as 1:1, 1:2, ...
+///   source 1   98  99                       still in the old count: it is awaited
 /// ```
-/// The new count begins here when every source that events wait for has started again. A source that starts again
-/// without a declaration, or does not after one, is out of sync after the time-out: its data is dropped until it takes
-/// part in a later resynchronisation, or comes back over a new connection with an id that goes on. Back-pressure is not
-/// absence: the time in which a source is not read does not count, nor that in which events are held that were there
-/// when a source started again, since the trigger source's readout unit holds them too and may have no room to read it.
+/// The new count begins here when every source that events wait for has restarted. A source that restarts without a
+/// declaration, or does not restart after one, is out of sync after the time-out. Its data is dropped until it takes
+/// part in a later resynchronisation, or reconnects with an id that continues the run. Back-pressure is not absence:
+/// the time in which a source is not read does not count. Nor does the time in which events are held that were present
+/// when a source restarted, since the trigger source's readout unit holds them too and may have no room to read the
+/// declaration.
 impl Readout {
-    /// The trigger source declared a new resync count, here or in another readout unit.
+    /// Handles the trigger source's declaration of a new resync count, made here or in another readout unit.
     pub(super) fn declare(&mut self, now: Instant, first: EventKey) {
         let newest = self.declared.back().map_or(self.timeline.resync(), |declared| declared.resync());
         if !self.started || first.resync() <= newest || self.declared.len() == MOST_DECLARED {
@@ -275,7 +282,7 @@ impl Readout {
             self.wait_for_followers(now);
         }
         self.declared.push_back(first);
-        // It may be what a source in doubt had heard before.
+        // A source in doubt may have followed this declaration already.
         for source in 0..self.sources.len() {
             self.weigh(now, source, false);
             self.note_frontier(source);
@@ -287,8 +294,9 @@ impl Readout {
         self.resync_deadline = now.after(self.resync_timeout);
     }
 
-    /// A source began its numbering again with this fragment, which is given back if it must wait: the trigger
-    /// source declares that for all, another one waits for the declaration, which may have come already.
+    /// Handles a source that restarted its numbering with this fragment. Returns the fragment if it must wait. The
+    /// trigger source's restart is a declaration for all sources. Any other source waits for the declaration, which may
+    /// have come already.
     pub(super) fn restarted(&mut self, now: Instant, source: usize, mut fragment: Received) -> Option<Received> {
         self.sources[source].strayed = Strayed::default();
         if !self.resync_declared {
@@ -311,12 +319,12 @@ impl Readout {
         if self.declared.is_empty() {
             self.restart_check = self.restart_check.min(now.after(self.resync_timeout));
         }
-        // The mark has served: when the new count has begun, the fragment simply is its first.
+        // The mark is no longer needed: once the new count has begun, the fragment is simply its first.
         fragment.restarts = false;
         Some(fragment)
     }
 
-    /// Begins the new count that was declared, once no source is waited for in the old one. Returns whether it did.
+    /// Begins the declared count once no source is awaited in the old one. Returns whether it began.
     pub(super) fn begin_declared_segment(&mut self, now: Instant) -> bool {
         if self.declared.is_empty() || !self.timeline.has_room(self.table.base()) {
             return false;
@@ -348,7 +356,7 @@ impl Readout {
         true
     }
 
-    /// A source takes part in the newest count, from its beginning on.
+    /// Lets a source take part in the newest count from its beginning.
     pub(super) fn join(&mut self, source: usize) {
         let offset = self.timeline.key(self.timeline.start()).number().wrapping_sub(self.first_number);
         let input = &mut self.sources[source];
@@ -357,7 +365,7 @@ impl Readout {
         input.standing = Standing::Following;
     }
 
-    /// A fragment of a source whose numbering differs from the run's.
+    /// Handles a fragment of a source whose numbering differs from the run's.
     pub(super) fn judge_strayed(&mut self, now: Instant, source: usize, mut fragment: Received) -> Option<Received> {
         let raw = fragment.meta.raw_id;
         let stops = self.is_stopping_in_this_count();
@@ -384,7 +392,7 @@ impl Readout {
         None
     }
 
-    /// A source that was out of sync has a new connection: it may go on where it was, or later.
+    /// Handles the new connection of a source that was out of sync: it may continue where it was, or later.
     pub(super) fn compare_again(&mut self, now: Instant, source: usize) {
         let until = now.after(self.resync_timeout);
         let newest = self.timeline.resync();
@@ -395,8 +403,8 @@ impl Readout {
         }
     }
 
-    /// Sources that started again and waited too long for a declaration are out of sync. Where there is a
-    /// declaration they wait for the others.
+    /// Sets sources out of sync that restarted and waited too long for a declaration. After a declaration they wait for
+    /// the other sources.
     pub(super) fn give_up_restarted_sources(&mut self, now: Instant) {
         self.restart_check = Instant::FAR_FUTURE;
         if !self.declared.is_empty() {
@@ -421,7 +429,7 @@ impl Readout {
         }
     }
 
-    /// Sources have the whole time-out again to follow a declaration, or to hear one.
+    /// Restarts the time-outs for sources to follow a declaration or to receive one.
     pub(super) fn restart_resync_clocks(&mut self, now: Instant) {
         let end = now.after(self.resync_timeout);
         for input in &mut self.sources {
@@ -439,7 +447,7 @@ impl Readout {
         }
     }
 
-    /// A source that went on with the run started its numbering again with this number, and nothing shows where it is.
+    /// Notes that a following source restarted its numbering at `raw`, and nothing shows its position.
     fn note_out_of_sync(&mut self, source: usize, raw: u64) {
         let key = self.timeline.key(self.sources[source].sequence.last() + 1);
         let input = &mut self.sources[source];
@@ -448,8 +456,8 @@ impl Readout {
         }
     }
 
-    /// Events from `before` on were released: of sources that started again while the last of them was held
-    /// the time counts from here on.
+    /// Restarts the clocks of sources whose last event that was held when they restarted is among those released since
+    /// `before`.
     pub(super) fn count_restarts_from_here(&mut self, now: Instant, before: Position) {
         if self.restart_check == Instant::FAR_FUTURE {
             return;
@@ -465,7 +473,7 @@ impl Readout {
         }
     }
 
-    /// Sources that are still awaited in the old count, long after the new one was declared, are out of sync.
+    /// Sets sources out of sync that are still awaited in the old count long after the declaration of the new one.
     pub(super) fn leave_behind(&mut self, now: Instant) {
         self.resync_deadline = Instant::FAR_FUTURE;
         for source in 0..self.sources.len() {
@@ -490,7 +498,7 @@ impl Readout {
         self.stop.as_ref().is_some_and(|stop| stop.last.resync() <= self.timeline.resync())
     }
 
-    /// What waits from a source is worth nothing, for this cause.
+    /// Drops the waiting fragments of a source, counted under `cause`.
     pub(super) fn drop_waiting(&mut self, source: usize, cause: Cause) {
         let input = &mut self.sources[source];
         input.strayed.skip(input.waiting.len() as u64);

@@ -1,4 +1,5 @@
-//! Sources whose event numbers grow, but not by one, stand behind a [`Collator`], which numbers their events together.
+//! Sources whose event numbers grow, but not by one, are placed behind a [`Collator`], which numbers their events
+//! together.
 
 use super::ReadoutConfig;
 use super::collator::Collator;
@@ -9,23 +10,23 @@ use crate::messages::Received;
 use core::time::Duration;
 use ropewalk_terms::{Instant, Requirement};
 
-/// Fragments of one source that wait for those of the others.
+/// The most fragments of one source that wait for those of the others.
 const MOST_WAITING: usize = 1024;
 
 /// The sources whose events are numbered here.
 #[derive(Debug)]
 pub(super) struct Collating {
     collator: Collator,
-    /// Their indices among all sources.
+    /// Indices of these sources among all sources.
     sources: Vec<usize>,
-    /// By source: its connection has ended, and what it said before is still here.
+    /// For each source: whether its connection has ended while its earlier fragments are still here.
     leaving: Vec<bool>,
-    /// What goes on into the tables; empty in between.
+    /// Fragments on their way into the tables; empty in between.
     numbered: Vec<Received>,
 }
 
 impl Collating {
-    /// `None` if all sources number their events one by one.
+    /// Returns `None` if all sources number their events one by one.
     pub(super) fn new(config: &ReadoutConfig) -> Option<Self> {
         let grows = |&index: &usize| config.sources[index].numbers_grow;
         let sources: Vec<usize> = (0..config.sources.len()).filter(grows).collect();
@@ -46,12 +47,12 @@ impl Collating {
         Some(Self { collator, sources, leaving, numbered: Vec::with_capacity(1) })
     }
 
-    /// How long a source may have nothing before it is no longer waited for.
+    /// Sets how long a source may show nothing before it is no longer waited for.
     pub(super) const fn set_timeout(&mut self, timeout: Duration) {
         self.collator.set_timeout(timeout);
     }
 
-    /// All time-outs start again.
+    /// Restarts all time-outs.
     pub(super) fn restart_clocks(&mut self, now: Instant) {
         self.collator.restart_clocks(now);
     }
@@ -60,24 +61,24 @@ impl Collating {
         self.sources.iter().position(|&other| other == source)
     }
 
-    /// Fragments of a source that are here.
+    /// Returns the number of a source's fragments held here.
     pub(super) fn held_of(&self, source: usize) -> u64 {
         self.lane_of(source).map_or(0, |lane| self.collator.held_of(lane) as u64)
     }
 
-    /// How many more fragments of a source are taken; `None` if it is not numbered here.
+    /// Returns how many more fragments of a source are accepted; `None` if its events are not numbered here.
     pub(super) fn room(&self, source: usize) -> Option<usize> {
         self.lane_of(source).map(|lane| self.collator.room(lane))
     }
 
-    /// When there is something to do even if nothing comes.
+    /// Returns when there is something to do even without input.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.collator.next_deadline()
     }
 }
 
 impl Readout {
-    /// Takes fragments of a source whose events are numbered here; false where they are not.
+    /// Takes fragments of a source if its events are numbered here. Returns whether they are.
     pub(super) fn collate(&mut self, now: Instant, source: usize, fragments: &mut Vec<Received>) -> bool {
         if self.collating.is_some() {
             self.restart_clocks_if_stopped(now);
@@ -89,10 +90,10 @@ impl Readout {
         true
     }
 
-    /// Hands on what has a number by now, as far as there is room.
+    /// Passes on fragments that have a number by now, as far as there is room.
     pub(super) fn go_on_collating(&mut self, now: Instant) {
         let Some(mut collating) = self.collating.take() else { return };
-        // What has just come is noted with the event that comes next.
+        // Anomalies that were just found are noted with the next event.
         self.note_times(&mut collating);
         loop {
             let Collating { collator, sources, leaving, numbered } = &mut collating;
@@ -113,7 +114,7 @@ impl Readout {
         self.collating = Some(collating);
     }
 
-    /// Takes note of what times did that they should not.
+    /// Notes the anomalies of times.
     fn note_times(&mut self, collating: &mut Collating) {
         for (lane, &source) in collating.sources.iter().enumerate() {
             let input = &mut self.sources[source];
@@ -125,8 +126,8 @@ impl Readout {
         }
     }
 
-    /// A source that has shown a later event has no more fragments of earlier ones, even if the later one does not fit
-    /// into the tables yet. Returns whether that settles any.
+    /// Passes the events of which a source has no more fragments because it has shown a later one, even if the later
+    /// one does not fit into the tables yet. Returns whether that settles any event.
     fn pass_by(&mut self, now: Instant, collating: &mut Collating) -> bool {
         let before = self.head;
         for (lane, &source) in collating.sources.iter().enumerate() {
@@ -142,7 +143,7 @@ impl Readout {
         self.head > before
     }
 
-    /// The connection of a source has ended while its data still waits here; false if none waits.
+    /// Notes the end of a source's connection while its data still waits here. Returns false if none waits.
     pub(super) fn leaves_later(&mut self, now: Instant, source: usize) -> bool {
         let Some(collating) = &mut self.collating else { return false };
         let Some(lane) = collating.lane_of(source) else { return false };
@@ -155,7 +156,7 @@ impl Readout {
         stays
     }
 
-    /// A source connects anew: what it said over the connection before may wait on, but that one is over.
+    /// Ends a source's previous connection when it reconnects. Its earlier data may continue to wait.
     pub(super) fn leaves_now(&mut self, now: Instant, source: usize) {
         let leaving = |collating: &mut Collating| {
             collating.lane_of(source).is_some_and(|lane| core::mem::take(&mut collating.leaving[lane]))
@@ -165,7 +166,7 @@ impl Readout {
         }
     }
 
-    /// A masked source is no longer waited for, until it sends something, which then takes its turn.
+    /// Stops waiting for a masked source until it sends something, which then takes its turn.
     pub(super) fn stop_collating(&mut self, now: Instant, source: usize) {
         let Some(collating) = &mut self.collating else { return };
         let Some(lane) = collating.lane_of(source) else { return };
@@ -173,7 +174,7 @@ impl Readout {
         self.go_on_collating(now);
     }
 
-    /// The run is over: what has no number yet is in no event.
+    /// Drops all fragments without a number at the end of the run: they are in no event.
     pub(super) fn end_collating(&mut self) {
         let Some(collating) = &mut self.collating else { return };
         for (lane, &source) in collating.sources.iter().enumerate() {

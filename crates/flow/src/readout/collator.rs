@@ -1,14 +1,14 @@
-//! Gives consecutive numbers to events whose own numbers only grow: the times of pulses, say.
+//! Gives consecutive numbers to events whose own numbers only grow, such as pulse times.
 //!
 //! ```text
 //!  source 1:  70 90     100 --+
 //!  source 2:  70    95      --+--> the lowest time, once every source has shown one as high, or was silent for too long
 //!                                  70 -> 1, 90 -> 2 (without source 2), 95 -> 3 (without source 1), then 100 waits
 //! ```
-//! A source that is behind is waited for, so that it does not deliver out of order; a fragment that comes after all,
-//! when higher times were numbered already, is late. Each source's [`Lane`] decides which times to believe, together
-//! with what the other sources show: a time that is equal to one of theirs is right. A source that goes back behind
-//! itself for good has begun anew: it is out of sync and events do not wait for it, until it returns to its old times,
+//! The collator waits for a source that is behind, so that the source does not deliver out of order. A fragment that
+//! arrives after higher times were numbered is late. Each source's [`Lane`] decides which times to believe, together
+//! with what the other sources show: a time that equals one of theirs is right. A source that falls back behind its own
+//! times for good has begun anew. It is out of sync, and events do not wait for it, until it returns to its old times
 //! or all connected sources restart.
 
 use super::doubt::is_unreliable;
@@ -18,51 +18,52 @@ use core::time::Duration;
 use ropewalk_terms::{Cause, Instant};
 use std::collections::VecDeque;
 
-/// The longest doubt, for any time-out.
+/// The longest doubt, whatever the time-out.
 const LONGEST_DOUBT: Duration = Duration::from_secs(1);
 
-/// Between the times of one beginning and those of the next lies more than any field can show, and a multiple of that.
+/// Distance between the times of one beginning and those of the next: more than any field can show, and a multiple of
+/// its range.
 const MARGIN: Time = 1 << 66;
 
-/// The times numbered last, by which lagging fragments are recognised.
+/// Number of recently numbered times that are kept to recognise lagging fragments.
 const MOST_RECENT: usize = 64;
 
 /// The event that was numbered last.
 #[derive(Copy, Clone, Debug)]
 struct Last {
     time: Time,
-    /// The one before, unless that is from before all began anew.
+    /// The time before, unless it precedes a new beginning of all sources.
     before: Option<Time>,
-    /// The only source that has shown it.
+    /// The only source that has shown the time, if there is one.
     only: Option<usize>,
-    /// For lack of other evidence.
+    /// Whether the time is believed for lack of other evidence.
     is_weak: bool,
 }
 
-/// Numbers the events of several sources together: see the module's picture.
+/// Numbers the events of several sources together, as in the module's diagram.
 #[derive(Debug)]
 pub(super) struct Collator {
     lanes: Vec<Lane>,
     /// `None` before the first event, and after all sources began anew.
     last: Option<Last>,
     recent: VecDeque<Time>,
-    /// The number that was given last.
+    /// The number given last.
     given: u64,
-    /// The least time of a new beginning.
+    /// The lowest time of a new beginning.
     origin: Time,
-    /// Since when the lowest number waits.
+    /// When the lowest number began to wait.
     since: Option<Instant>,
-    /// Until when it waits for fragments that it may have overtaken.
+    /// Until when the lowest number waits for fragments that it may have overtaken.
     in_order_at: Option<Instant>,
-    /// Since when nothing but silence is against a new beginning.
+    /// When silence became the only evidence against a new beginning.
     adrift_since: Option<Instant>,
     most: usize,
     timeout: Duration,
 }
 
 impl Collator {
-    /// For these sources, each with `most` fragments here at once; a source with nothing for `timeout` is not waited
-    /// for.
+    /// Creates a collator for these sources, each with up to `most` fragments held at once. A source that shows nothing
+    /// for `timeout` is no longer waited for.
     pub(super) fn new(lanes: impl IntoIterator<Item = LaneConfig>, most: usize, timeout: Duration) -> Self {
         Self {
             lanes: lanes.into_iter().map(|config| Lane::new(config, most)).collect(),
@@ -78,26 +79,26 @@ impl Collator {
         }
     }
 
-    /// How long a source may have nothing before it is no longer waited for.
+    /// Sets how long a source may show nothing before it is no longer waited for.
     pub(super) const fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
     }
 
-    /// All time-outs start again.
+    /// Restarts all time-outs.
     pub(super) fn restart_clocks(&mut self, now: Instant) {
         self.since = self.since.and(Some(now));
         self.adrift_since = self.adrift_since.and(Some(now));
         self.lanes.iter_mut().for_each(|one| one.restart_clocks(now));
     }
 
-    /// How many more fragments of a source are taken now; 0 means that it must not be read further.
+    /// Returns how many more fragments of a source are accepted now; 0 means that it must not be read further.
     pub(super) fn room(&self, lane: usize) -> usize {
         let lane = &self.lanes[lane];
         let is_undecided = lane.doubted.len() >= MOST_DOUBTED;
         if is_undecided { 0 } else { self.most.saturating_sub(lane.held()) }
     }
 
-    /// Fragments of a source came, in its order, with the numbers that it gives them; `fragments` is left empty.
+    /// Takes fragments of a source in their order of arrival, with the source's own numbers. Leaves `fragments` empty.
     pub(super) fn push(&mut self, now: Instant, lane: usize, fragments: &mut Vec<Received>) {
         let one = &mut self.lanes[lane];
         one.is_awaited |= !fragments.is_empty() && !one.is_anew;
@@ -114,14 +115,14 @@ impl Collator {
         self.weigh(now);
     }
 
-    /// A source has ended, or disconnected: it is not waited for until it sends something.
+    /// Handles a source that has ended or disconnected: it is not waited for until it sends something.
     pub(super) fn leave(&mut self, now: Instant, lane: usize) {
         let one = &mut self.lanes[lane];
         (one.is_awaited, one.has_left) = (false, true);
         self.weigh(now);
     }
 
-    /// A fragment came with a time.
+    /// Takes a fragment with its time.
     fn take_in(&mut self, now: Instant, lane: usize, fragment: Received) {
         let floor = self.floor(lane);
         let one = &self.lanes[lane];
@@ -149,12 +150,12 @@ impl Collator {
             }
             Claim::Doubtful => one.doubt(now, fragment),
         }
-        // Where there is no room for more, little evidence is enough.
+        // Little evidence is enough when there is no room for more.
         let is_full = self.lanes[lane].doubted.len() >= MOST_DOUBTED;
         self.drop_disproved(lane, is_full);
     }
 
-    /// A fragment of a source that began anew, while others did not.
+    /// Takes a fragment of a source that began anew while others did not.
     fn take_astray(&mut self, now: Instant, lane: usize, fragment: Received) {
         if self.begins_anew(now) {
             self.begin_anew();
@@ -164,13 +165,13 @@ impl Collator {
         }
     }
 
-    /// Up to which time all are numbered, as far as a source can tell.
+    /// Returns the time up to which everything is numbered, as far as a source can tell.
     fn floor(&self, lane: usize) -> Option<Time> {
         let Some(last) = self.last else { return Some(Time::MIN) };
         if last.only.is_some_and(|only| only == lane || last.is_weak) { last.before } else { Some(last.time) }
     }
 
-    /// The time that a source's number means, if another source has shown it or has just come as far.
+    /// Returns the time that a source's number means, if another source has shown it or has just come as far.
     fn shown(&self, lane: usize, raw: u64) -> Option<Time> {
         let own = &self.lanes[lane];
         let others = self.lanes.iter().enumerate().filter(|&(other, _)| other != lane);
@@ -188,19 +189,20 @@ impl Collator {
         })
     }
 
-    /// Whether a source may have a fragment with this time, which is not numbered yet and which another source has shown.
+    /// Whether a source may have a fragment with this time, which is not numbered yet and which another source has
+    /// shown.
     fn is_awaited(&self, lane: usize, raw: u64, time: Time) -> bool {
         self.floor(lane).is_some_and(|floor| time > floor) && self.shown(lane, raw) == Some(time)
     }
 
-    /// The same where it was numbered not long ago.
+    /// Returns the time of a number whose event was numbered recently.
     fn numbered(&self, lane: usize, raw: u64) -> Option<Time> {
         let time = self.lanes[lane].unwrap(raw, self.last?.time);
         self.recent.contains(&time).then_some(time)
     }
 
-    /// The time of a number in doubt, where another source shows the same number and has it in doubt, too. Both
-    /// are ahead of where they were, or their sources join the others.
+    /// Returns the time of a doubted number that another source shows and doubts as well. Both sources are ahead of
+    /// their earlier times, or are joining the others.
     fn shared(&self, lane: usize, raw: u64) -> Option<Time> {
         let own = &self.lanes[lane];
         let ahead = |one: &Lane| match one.top {
@@ -218,14 +220,15 @@ impl Collator {
         Some(time.unwrap_or_else(|| self.first_time(lane, raw)))
     }
 
-    /// The time of a source's first number since all began.
+    /// Returns the time of a source's first number since all sources began.
     fn first_time(&self, lane: usize, raw: u64) -> Time {
         let near = self.lanes.iter().find_map(|one| one.top);
         near.map_or(self.origin + Time::from(raw & self.lanes[lane].mask()), |near| self.lanes[lane].unwrap(raw, near))
     }
 
-    /// The first of a source's doubted numbers that others show to be right, and its time. Where it joins them, there must be enough
-    /// behind that to judge what is in front, unless `is_over`. One alone behind its source's own was sent twice, perhaps.
+    /// Returns the first doubted number of a source that others confirm, and its time. If the source is joining the
+    /// others, enough numbers must follow to judge those in front, unless `is_over`. A single number behind the
+    /// source's own times may have been sent twice.
     fn borne_out(&self, lane: usize, is_over: bool) -> Option<(usize, Time)> {
         let own = &self.lanes[lane];
         let mut behind = None;
@@ -245,7 +248,7 @@ impl Collator {
         behind.filter(|_| is_over && own.waiting.is_empty())
     }
 
-    /// Decides the numbers in doubt, as far as the evidence goes now.
+    /// Decides the numbers in doubt, as far as the present evidence allows.
     fn weigh(&mut self, now: Instant) {
         if self.adrift_since.is_some() && self.begins_anew(now) {
             self.begin_anew();
@@ -273,7 +276,8 @@ impl Collator {
         }
     }
 
-    /// Whether sources are behind themselves with the same numbers, that were not numbered just now.
+    /// Whether sources have fallen back behind their own times with the same numbers, and these were not numbered just
+    /// now.
     fn is_shared_behind(&self) -> bool {
         let off = || self.lanes.iter().enumerate().filter(|(_, one)| one.is_off());
         off().any(|(lane, one)| {
@@ -285,13 +289,13 @@ impl Collator {
         })
     }
 
-    /// Whether it is time to decide what a source's doubted numbers are.
+    /// Whether a source's doubted numbers must be decided now.
     fn is_due(&self, now: Instant, lane: usize) -> bool {
         let own = &self.lanes[lane];
         let Some(since) = own.doubted_since() else { return false };
         let mut others = self.lanes.iter().enumerate().filter(|&(other, _)| other != lane);
         let mut is_alone = || others.all(|(_, other)| other.has_left);
-        // While others are waited for that may begin anew, too, it may yet.
+        // The source may still begin anew while other sources are awaited that may do so, too.
         let is_over = self.adrift_since.is_none() && now >= since.after(self.patience());
         own.has_left || is_over || own.doubted.len() >= MOST_DOUBTED && is_alone()
     }
@@ -300,7 +304,7 @@ impl Collator {
         (self.timeout / 2).min(LONGEST_DOUBT)
     }
 
-    /// Decides what a source's doubted numbers are with what is known; says whether there may be more to decide.
+    /// Decides a source's doubted numbers with the present evidence. Returns whether there may be more to decide.
     fn decide(&mut self, now: Instant, lane: usize) -> bool {
         if let Some((place, time)) = self.borne_out(lane, true) {
             self.accept(now, lane, place, time, false);
@@ -349,8 +353,8 @@ impl Collator {
         false
     }
 
-    /// The doubted numbers of a source are right from this place on, with this time, and with what leads there. What is behind is looked
-    /// at again.
+    /// Accepts the doubted numbers of a source from this place on, with this time, and those that lead up to it. The
+    /// later ones are judged again.
     fn accept(&mut self, now: Instant, lane: usize, place: usize, time: Time, is_weak: bool) {
         let (place, time) = self.lanes[lane].before(place, time);
         self.lanes[lane].learn_scale();
@@ -374,14 +378,14 @@ impl Collator {
         }
     }
 
-    /// A source has numbers that those behind it have disproved.
+    /// Drops a source's numbers that the following ones have disproved.
     fn drop_disproved(&mut self, lane: usize, at_once: bool) {
         while let Some(one) = self.lanes[lane].next_disproved(at_once) {
             self.disprove(lane, one);
         }
     }
 
-    /// A fragment's number is wrong, or comes too late, unless the others have just left its place behind.
+    /// Gives up a fragment whose number is wrong or too late, unless the others have only just passed its place.
     fn disprove(&mut self, lane: usize, one: Doubted) {
         let floor = self.floor(lane);
         let own = &self.lanes[lane];
@@ -401,7 +405,7 @@ impl Collator {
         own.drop(&fragment, Cause::ImplausibleJump, Some(kind));
     }
 
-    /// The source's numbers so far were of an earlier run; those in doubt are of this one.
+    /// Treats the source's numbers so far as those of an earlier run, and the doubted ones as those of this run.
     fn start_over(&mut self, lane: usize) {
         let own = &mut self.lanes[lane];
         while let Some(entry) = own.waiting.pop_front() {
@@ -410,8 +414,8 @@ impl Collator {
         own.forget();
     }
 
-    /// The next fragment, with its event's number from 1 on, and its lane; `None` while something must be waited for,
-    /// or if the source whose turn it is has no room (`has_room`).
+    /// Returns the next fragment, with its event's number from 1 on, and its lane. Returns `None` if something must be
+    /// waited for, or if the source whose turn it is has no room (`has_room`).
     pub(super) fn next(&mut self, now: Instant, has_room: impl Fn(usize) -> bool) -> Option<(usize, Received)> {
         self.in_order_at = None;
         self.weigh(now);
@@ -420,7 +424,7 @@ impl Collator {
             if damaged.is_some() {
                 return damaged;
             }
-            // What was given up has no number.
+            // Fragments that were given up have no number.
             let given_up = self.lanes.iter().position(|one| !one.given_up.is_empty());
             if let Some(lane) = given_up.filter(|&lane| has_room(lane)) {
                 return self.lanes[lane].given_up.pop_front().map(|fragment| (lane, fragment));
@@ -432,7 +436,7 @@ impl Collator {
                 return None;
             };
             if !has_room(lane) {
-                // While the source whose turn it is must wait itself, the silence of others does not count.
+                // If the source whose turn it is must wait itself, the silence of others does not count.
                 self.since = None;
                 return None;
             }
@@ -490,7 +494,7 @@ impl Collator {
             > 0
     }
 
-    /// The next event is of this time, which a source shows.
+    /// Numbers the next event, which has this time and is shown by the source of `lane`.
     fn number(&mut self, lane: usize, time: Time, last: Option<Last>) {
         let before = last.map(|last| if time > last.time { last.time } else { last.before.unwrap_or(time) });
         let is_weak = self.lanes[lane].waiting.front().is_some_and(|entry| entry.is_weak);
@@ -503,10 +507,10 @@ impl Collator {
         self.given += 1;
     }
 
-    /// A fragment of the event that was numbered last.
+    /// Returns a fragment of the event that was numbered last.
     fn take_same(&mut self, lane: usize, last: Last) -> Option<(usize, Received)> {
         self.adrift_since = None;
-        // What it had shown before was a jump.
+        // What the source had shown before was a jump.
         if self.lanes[lane].passed >= self.given {
             let own = &mut self.lanes[lane];
             let entry = own.waiting.pop_front()?;
@@ -518,7 +522,8 @@ impl Collator {
         self.take(lane)
     }
 
-    /// Whether some source has begun anew, and all others that are there are behind, too: then their numbers belong together again.
+    /// Whether some source has begun anew and all other sources present are behind, too. Their numbers then belong
+    /// together again.
     fn begins_anew(&mut self, now: Instant) -> bool {
         let is_silent = |one: &Lane| one.is_awaited && one.waiting.is_empty() && one.doubted.is_empty();
         let may_begin = self.lanes.iter().all(|one| one.may_begin_anew() || is_silent(one));
@@ -531,14 +536,14 @@ impl Collator {
         now >= since.after(self.timeout) || self.lanes.iter().all(Lane::may_begin_anew)
     }
 
-    /// All begin anew: their times are behind all those before.
+    /// Begins anew with all sources: their new times follow all earlier ones.
     fn begin_anew(&mut self) {
         let highest = self.lanes.iter().filter_map(|one| one.top).max();
         let highest = highest.unwrap_or(0).max(self.last.map_or(0, |last| last.time));
         self.origin = (highest / MARGIN + 1) * MARGIN;
         self.adrift_since = None;
         for lane in 0..self.lanes.len() {
-            // What no other source bears out is of an earlier run.
+            // Numbers that no other source confirms belong to an earlier run.
             if self.given == 0 && self.lanes[lane].waiting.front().is_some_and(|entry| entry.is_weak) {
                 self.start_over(lane);
             }
@@ -547,19 +552,19 @@ impl Collator {
             if let (true, Some(to)) = (own.is_off() && own.has_joined, first) {
                 own.note(NumberingKind::Restart, to);
             }
-            // A source that was silent is not waited for until it speaks.
+            // A source that was silent is not waited for until it sends something.
             own.is_awaited = !own.has_left && (own.is_anew || own.late > 1 || own.held() > 0);
             own.forget();
         }
     }
 
-    /// The source with the lowest time.
+    /// Returns the source with the lowest time, and that time.
     fn lowest(&self) -> Option<(usize, Time)> {
         let fronts = self.lanes.iter().enumerate().filter_map(|(lane, one)| Some((lane, one.waiting.front()?.time)));
         fronts.min_by_key(|(_, time)| *time)
     }
 
-    /// Whether no source can show a lower time any more than the lowest one that is here.
+    /// Whether no source can still show a time lower than `time`, the lowest one held.
     fn may_number(&mut self, now: Instant, time: Time) -> bool {
         self.in_order_at = self.lanes.iter().filter_map(|one| one.is_in_order(now).err()).min();
         if self.in_order_at.is_some() {
@@ -576,7 +581,7 @@ impl Collator {
         true
     }
 
-    /// The first fragment that waits of a source goes into the event that was numbered last.
+    /// Takes the source's first waiting fragment into the event that was numbered last.
     fn take(&mut self, lane: usize) -> Option<(usize, Received)> {
         let own = &mut self.lanes[lane];
         let mut fragment = own.take_first()?;
@@ -585,8 +590,8 @@ impl Collator {
         Some((lane, fragment))
     }
 
-    /// The last event of which a source has nothing more, judging by its next fragment; `None` if that shows nothing.
-    /// The fragment's time is believed.
+    /// Returns the last event for which a source has no more fragments, judging by its next fragment; `None` if that
+    /// shows nothing. The fragment's time is believed.
     pub(super) fn passed_by(&mut self, now: Instant, lane: usize) -> Option<u64> {
         let (own, last) = (&mut self.lanes[lane], self.last?.time);
         let first = own.waiting.front().filter(|entry| !entry.is_weak && entry.time >= last)?;
@@ -598,7 +603,7 @@ impl Collator {
         Some(passed)
     }
 
-    /// When [`Collator::next`] must be asked again even if nothing comes.
+    /// Returns when [`Collator::next`] must be called again even without input.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let silent = self.since.map(|since| since.after(self.timeout));
         let adrift = self.adrift_since.map(|since| since.after(self.timeout));
@@ -609,19 +614,19 @@ impl Collator {
         [silent, adrift, doubted, damaged, self.in_order_at].into_iter().flatten().min()
     }
 
-    /// Takes what a source's times did that they should not, and how many of its fragments came out of order.
+    /// Takes the notes of a source's numbering anomalies. Returns how many of its fragments came out of order.
     pub(super) fn take_notes(&mut self, lane: usize, mut note: impl FnMut(NumberingKind, u64, u64)) -> u64 {
         let own = &mut self.lanes[lane];
         own.notes.drain(..).for_each(|one| note(one.kind, one.from, one.to));
         own.disordered
     }
 
-    /// Fragments of a source that are here.
+    /// Returns the number of a source's fragments held here.
     pub(super) fn held_of(&self, lane: usize) -> usize {
         self.lanes[lane].held()
     }
 
-    /// Lets go of what is here of a source; says how many fragments those were.
+    /// Drops a source's fragments. Returns how many there were.
     pub(super) fn clear(&mut self, lane: usize) -> usize {
         let own = &mut self.lanes[lane];
         let held = own.held();

@@ -1,14 +1,14 @@
-//! What a number means that does not continue its source's sequence.
+//! Decides the meaning of a number that does not continue its source's sequence.
 //!
 //! ```text
-//!   last 1523 |  2548  1525          the old sequence goes on: 2548 was a wrong number, one fragment
-//!   last 1523 |  1527  1528  1529    a new sequence goes on: 1524 to 1526 were lost
+//!   last 1523 |  2548  1525          the old sequence continues: 2548 was a wrong number, one fragment
+//!   last 1523 |  1527  1528  1529    a new sequence continues: 1524 to 1526 were lost
 //!   last 1523 |     1     2     3    a new sequence behind the old one: the source restarted
 //! ```
-//! A number is a claim. One that does not continue is held, with what follows, until the explanation that costs least
-//! ([`Reading`]) leads its rivals by enough, or other sources show how far the run has come. At most [`MOST_HELD`] fragments are
-//! held, for at most half the source time-out or a second. A fragment whose checksum is wrong proves nothing: it takes the place
-//! that its neighbours leave for it, or none.
+//! A number is only a claim. A number that does not continue the sequence is held, with those that follow, until the
+//! explanation with the least cost ([`Reading`]) leads its rivals by enough, or other sources show how far the run has
+//! come. At most [`MOST_HELD`] fragments are held, for at most half the source time-out or a second. A fragment with a
+//! wrong checksum proves nothing: it takes the place that its neighbours leave for it, or none.
 
 use super::beginning::Beginning;
 use super::machine::Readout;
@@ -22,19 +22,20 @@ use core::cmp::Ordering;
 use core::time::Duration;
 use ropewalk_terms::{Cause, EventKey, Instant};
 
-/// Fragments of a source that are held while its numbers are in doubt.
+/// The most fragments of a source that are held while its numbers are in doubt.
 pub(super) const MOST_HELD: usize = 8;
 
-/// By how much an explanation leads that has numbers missing in front of its first member: three that continue each other do.
+/// Lead that proves an explanation with missing numbers in front of its first member. Three consecutive numbers reach
+/// it.
 const PROOF: i32 = 4;
 
 /// A first number this close to the run's first one means that the source lost the events between.
 pub(super) const NEAR: Position = 16;
 
-/// How long events wait at most for a source whose numbers are in doubt, for any source time-out.
+/// The longest that events wait for a source whose numbers are in doubt, whatever the source time-out.
 const LONGEST_DOUBT: Duration = Duration::from_secs(1);
 
-/// How often it is looked meanwhile whether others have come as far as a source that waits for them.
+/// How often, during that time, a waiting source is checked for whether the others have come as far.
 const LOOKS: u32 = 16;
 
 /// Flags of fragments whose numbers are no evidence: their bytes are known to be damaged, or the framer gave them up.
@@ -49,50 +50,50 @@ pub(super) fn is_unreliable(fragment: &Received) -> bool {
     fragment.meta.flags.0 & UNRELIABLE != 0
 }
 
-/// Whether a fragment is there and has this number.
+/// Whether a fragment is present and has this number.
 const fn has_number(fragment: &Received, number: u64) -> bool {
     fragment.meta.raw_id == number && !fragment.meta.flags.contains(FragmentFlags::MISSING)
 }
 
-/// The numbers of one source that are in doubt.
+/// The fragments of one source whose numbers are in doubt.
 #[derive(Debug)]
 pub(super) struct Doubt {
     held: ArrayVec<Received, { MOST_HELD + 1 }>,
-    /// Fragments that came behind the last event and were given up, here or by the framer.
+    /// Number of fragments after the last event that were given up, here or by the framer.
     gone: u64,
     /// The event after which they came.
     after: Position,
     since: Instant,
-    /// The oldest incomplete event then, and one past the latest that any source had shown.
+    /// The oldest incomplete event when the doubt began, and one past the latest event that any source had shown.
     run_at: (Position, Position),
-    /// Time has passed once, and was given once more.
+    /// Whether the time has already been extended once.
     is_second: bool,
-    /// The event that the oldest number that is held may stand for, where time has passed without evidence: those before it do not
-    /// wait for the source any longer.
+    /// The event of the oldest held number, if the time passed without evidence. Events before it no longer wait for
+    /// the source.
     tentative: Option<Position>,
-    /// It seems to have started its numbering again, and others have not yet shown where it is: it is not read
-    /// meanwhile.
+    /// Whether the source seems to have restarted its numbering and is not read until other sources show where the run
+    /// is.
     awaits_others: bool,
     /// The last number that was given up for lack of time, and how many in a row agreed with it.
     given_up: Option<(u64, u32)>,
 }
 
-/// What is known of a source whose numbers are in doubt.
+/// The decision on a source whose numbers are in doubt.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// Not enough.
+    /// Not enough evidence.
     Wait,
-    /// Not enough, until other sources have come as far.
+    /// Not enough evidence until other sources have come as far.
     AwaitOthers,
-    /// These members are right; fragments held behind the last of them are judged again.
+    /// The members are right. Fragments held behind the last of them are judged again.
     Right(Reading),
-    /// The source started its numbering again.
+    /// The source restarted its numbering.
     Restart(Reading),
-    /// It did, and the first member is of this event.
+    /// The source restarted its numbering, and the first member belongs to this event.
     Realign(Reading, Position),
-    /// Time is over for the events before this one, where one is known; something may come yet.
+    /// The time is over for the events before this one, if one is known. More evidence may still come.
     Perhaps(Option<Position>),
-    /// Time is over, and nothing speaks for any of the numbers.
+    /// The time is over, and nothing supports any of the numbers.
     Nothing,
 }
 
@@ -115,17 +116,17 @@ impl Doubt {
         self.held.is_empty()
     }
 
-    /// The first event that waits for the source, where that is not the one behind its last one.
+    /// Returns the first event that waits for the source, unless that is the one after its last event.
     pub(super) const fn tentative(&self) -> Option<Position> {
         self.tentative
     }
 
-    /// Fragments that are held.
+    /// Returns the number of held fragments.
     pub(super) fn len(&self) -> usize {
         self.held.len()
     }
 
-    /// Whether the source is not to be read until more is known.
+    /// Whether the source must not be read until more is known.
     pub(super) fn awaits_others(&self) -> bool {
         self.awaits_others && self.is_full()
     }
@@ -135,13 +136,13 @@ impl Doubt {
         self.held.len() >= MOST_HELD
     }
 
-    /// A fragment behind those up to `last` was given up.
+    /// Counts a fragment after `last` that was given up.
     pub(super) const fn count_gone(&mut self, last: Position) {
         self.keep_up(last);
         self.gone += 1;
     }
 
-    /// The source has come to `last`.
+    /// Notes that the source has come to `last`.
     const fn keep_up(&mut self, last: Position) {
         if self.after != last {
             (self.after, self.gone) = (last, 0);
@@ -158,45 +159,45 @@ impl Doubt {
         Numbers { held: self.held.iter().map(number).collect(), sequence, may_repeat }
     }
 
-    /// What the numbers say where counting may begin anywhere: the first one that is right, how many are, and how many fragments
-    /// are in front of it.
+    /// Evaluates the numbers of a source that may begin anywhere. Returns the first right number, how many are right,
+    /// and how many fragments precede it.
     pub(super) fn beginning(&self, sequence: &Sequence) -> Option<(u64, u32, u64)> {
         let reading = self.numbers(sequence, false).best(Start::Anew, |_| true, |_| true);
         let place = reading.members().next()?;
         Some((self.held[place].meta.raw_id, reading.len(), place as u64))
     }
 
-    /// Whether an explanation holds the fragment at this place for right, or another one with its number.
+    /// Whether an explanation accepts the fragment at this place, or another one with its number.
     fn is_member(&self, place: usize, reading: Reading) -> bool {
         reading.members().any(|one| has_number(&self.held[place], self.raw(one)))
     }
 
-    /// How many fragments that are no members of an explanation repeat one.
+    /// Returns the number of fragments that are not members of an explanation but repeat one.
     fn twins(&self, reading: Reading) -> i32 {
         (0..self.held.len()).filter(|&place| !reading.has(place) && self.is_member(place, reading)).count() as i32
     }
 
-    /// Takes out the oldest one that is held.
+    /// Removes and returns the oldest held fragment.
     pub(super) fn take_oldest(&mut self) -> Received {
         self.held.remove(0)
     }
 
-    /// The fragments that are held, oldest first.
+    /// Iterates over the held fragments, oldest first.
     pub(super) fn held(&self) -> impl Iterator<Item = &Received> {
         self.held.iter()
     }
 
-    /// The fragment that is held at this place.
+    /// Returns the held fragment at this place.
     pub(super) fn fragment(&self, place: usize) -> &Received {
         &self.held[place]
     }
 
-    /// Its number.
+    /// Returns the number of the held fragment at this place.
     pub(super) fn raw(&self, place: usize) -> u64 {
         self.held[place].meta.raw_id
     }
 
-    /// One fragment of each event from the first to the last member of a row of numbers without a gap.
+    /// Returns one fragment of each event from the first to the last member of an explanation without a gap.
     pub(super) fn row(&self, row: Reading) -> impl Iterator<Item = &Received> {
         let places = row.members().next().zip(row.members().next_back());
         let is_repeated = move |place: usize| {
@@ -207,7 +208,7 @@ impl Doubt {
         places.filter(move |&place| !is_repeated(place)).map(|place| &self.held[place])
     }
 
-    /// Drops what is held, and says how many fragments those were.
+    /// Drops all held fragments. Returns how many there were.
     pub(super) fn clear(&mut self) -> u64 {
         let held = self.held.len() as u64;
         self.held.clear();
@@ -217,12 +218,13 @@ impl Doubt {
 }
 
 impl Readout {
-    /// How long events wait for a source whose numbers are in doubt.
+    /// Returns how long events wait for a source whose numbers are in doubt.
     fn patience(&self) -> Duration {
         (self.source_timeout / 2).min(LONGEST_DOUBT)
     }
 
-    /// A fragment came that does not continue its source's sequence, or that is unreliable, or one behind such.
+    /// Holds a fragment that does not continue its source's sequence, that is unreliable, or that follows such a
+    /// fragment.
     pub(super) fn hold(&mut self, now: Instant, source: usize, fragment: Received) {
         let (patience, run_at) = (self.patience(), (self.head, self.opened()));
         let input = &mut self.sources[source];
@@ -239,7 +241,7 @@ impl Readout {
             && self.may_join_soon(source)
             && let Verdict::Right(reading) = self.verdict(source, true)
         {
-            // It cannot be held back until others are heard, and shows events near the run's first.
+            // The source cannot be held back until the others are known, and it shows events near the run's first.
             self.follow(source, reading, false);
         }
         let doubt = &mut self.sources[source].doubt;
@@ -251,7 +253,7 @@ impl Readout {
         }
     }
 
-    /// Takes out what is held, oldest first; nothing is in doubt then.
+    /// Takes out the held fragments, oldest first. Afterwards nothing is in doubt.
     fn each_held(&mut self, source: usize, mut take: impl FnMut(&mut Self, usize, Received)) {
         let doubt = &mut self.sources[source].doubt;
         (doubt.gone, doubt.tentative, doubt.awaits_others, doubt.given_up) = (0, None, false, None);
@@ -259,7 +261,7 @@ impl Readout {
         held.into_iter().enumerate().for_each(|(place, one)| take(self, place, one));
     }
 
-    /// Decides what is held of a source, where it can be decided; where `is_last_word`, in any case.
+    /// Decides the held fragments of a source if the evidence allows; with `is_last_word`, in any case.
     pub(super) fn weigh(&mut self, now: Instant, source: usize, is_last_word: bool) {
         if self.sources[source].doubt.is_empty() {
             return;
@@ -299,15 +301,15 @@ impl Readout {
         }
     }
 
-    /// Nothing speaks for the numbers that are held. A damaged fragment with the right number has its event if others show that; the
-    /// others were of events that others show, and are in none.
+    /// Rejects all held numbers, which nothing supports. A damaged fragment with the right number gets its event if
+    /// others show that event. The remaining fragments belonged to events that others show, and are in none.
     fn believe_none(&mut self, source: usize) {
         let shown = self.opened();
         let input = &self.sources[source];
         let (last, next) = (input.sequence.last(), input.sequence.next());
         let reading = input.doubt.numbers(&input.sequence, input.may_repeat).best(Start::Anew, |_| true, |_| true);
         let given_up = reading.members().next_back().map(|last| input.doubt.held[last].meta.raw_id);
-        // Fragments that were given up before belonged to events, too.
+        // Fragments that were given up earlier belonged to events, too.
         let gone = input.doubt.gone.min(shown.saturating_sub(last + 1));
         let mut passed = if input.has_joined { gone } else { 0 };
         self.each_held(source, |readout, place, one| {
@@ -330,7 +332,7 @@ impl Readout {
         input.doubt.given_up = given_up.zip(Some(reading.len()));
     }
 
-    /// Time is over for what is held of a source: for events to wait for it, and where `is_over`, for good.
+    /// Ends the wait of events for the held fragments of a source; with `is_over`, decides them for good.
     pub(super) fn decide(&mut self, now: Instant, source: usize, is_over: bool) {
         for _ in 0..=MOST_HELD {
             self.weigh(now, source, true);
@@ -359,10 +361,10 @@ impl Readout {
         let forward = numbers.best(Start::Last { gone }, may_begin, is_ahead);
         let is_other = |place| is_ahead(place) && !doubt.is_member(place, forward);
         let rival = numbers.best(Start::Last { gone }, may_begin, is_other);
-        // What came twice proves no more than what came once.
+        // A number that was sent twice proves no more than one sent once.
         let rival = rival.cost - doubt.twins(forward) * (WRONG - KNOWN);
         let anew = numbers.anew(forward, |place| position(place).is_none());
-        // Where a trigger source declares that counters start again, they do.
+        // With a trigger source that declares restarts, counters do restart.
         let other = if self.resync_declared && anew.len() > 1 { anew.cost.min(rival) } else { rival };
         let Some(first) = forward.members().next() else {
             return self.verdict_on_new_count(source, anew, forward.cost, is_last_word);
@@ -390,12 +392,12 @@ impl Readout {
         }
         let shown = self.opened();
         let is_now = |position: Position| {
-            // The run's newest event, or the one behind it.
+            // The run's newest event, or the next one.
             let is_newest = position + 1 == shown || position == shown;
             is_newest || self.may_be_first(source, position) || self.agrees(source, position)
         };
-        // One number is enough where it says what the others have just come to.
-        // Nothing has contradicted one that the run has passed long ago, since it was held.
+        // A single number is enough if it shows the event that the others have just reached. If the run has long passed
+        // the event, nothing has contradicted the number since it was held.
         let is_proved = forward.len() > 1 || doubt.is_second;
         let is_likely =
             position(first).is_some_and(is_now) || is_proved && reached(first) || self.shares(source, forward);
@@ -406,12 +408,12 @@ impl Readout {
         let is_blocked = shown >= self.room_end() || input.is_unread();
         let may_join = |position| has_place || self.may_be_first(source, position);
         let place = position(first).filter(|&at| is_blocked && may_join(at) || reached(first));
-        // Others move on, and may come as far.
+        // Other sources advance, and may come as far.
         let is_moving = has_place && (self.head, shown) != doubt.run_at;
         if place.is_some() || is_moving { Verdict::Perhaps(place) } else { Verdict::Nothing }
     }
 
-    /// Whether the run has come to this event, or nothing else can show that.
+    /// Whether the run has reached this event, or nothing else can show that.
     fn is_reached(&self, source: usize, position: Position) -> bool {
         let (input, shown) = (&self.sources[source], self.opened());
         let is_first = self.may_be_first(source, position);
@@ -420,20 +422,20 @@ impl Readout {
             || is_first && self.agrees(source, position)
     }
 
-    /// Whether events wait for no other source anywhere.
+    /// Whether events wait for no other source in any readout unit.
     pub(super) fn is_lone(&self, source: usize) -> bool {
         self.is_alone && self.is_only_speaker(source)
     }
 
-    /// Whether events wait for no other source here.
+    /// Whether events wait for no other source of this readout unit.
     fn is_only_speaker(&self, source: usize) -> bool {
         let may_show = |input: &Source| input.is_following() && input.presence == Presence::Awaited;
         let others = || self.sources.iter().enumerate().filter(|&(other, _)| other != source);
         self.sources[source].is_only || !others().any(|(_, input)| may_show(input) && !input.masking.is_open())
     }
 
-    /// What of an explanation is certain: it ends with no member that has numbers missing in front of it, or is damaged, and of which
-    /// nothing behind it says that it is right.
+    /// Returns the certain part of an explanation. Its last member must not be damaged or follow missing numbers,
+    /// unless a later number confirms it.
     pub(super) fn right(&self, source: usize, mut reading: Reading, is_last_word: bool) -> Verdict {
         let held = &self.sources[source].doubt.held;
         let Some(end) = reading.members().next_back() else { return Verdict::Wait };
@@ -454,7 +456,7 @@ impl Readout {
         self.sources[source].waiting.len() > self.sources[source].believed
     }
 
-    /// Whether several numbers go on, and another source shows the event of one of them too.
+    /// Whether several numbers continue the sequence, and another source also shows the event of one of them.
     fn shares(&self, source: usize, forward: Reading) -> bool {
         let input = &self.sources[source];
         let position = |place| input.sequence.position_ahead(input.doubt.raw(place), self.head);
@@ -462,7 +464,7 @@ impl Readout {
         forward.len() > 1 && input.has_joined && positions.any(|at| self.agrees(source, at))
     }
 
-    /// Whether another source shows the event of this number too, and is in doubt itself or waits for room.
+    /// Whether another source also shows the event of this number, and is in doubt itself or waits for room.
     pub(super) fn agrees(&self, source: usize, position: Position) -> bool {
         let shows = |other: &Source| {
             let is_it = |one: &Received| other.sequence.position_ahead(one.meta.raw_id, self.head) == Some(position);
@@ -472,7 +474,7 @@ impl Readout {
         self.sources.iter().enumerate().any(|(index, other)| index != source && shows(other))
     }
 
-    /// Whether the numbers that are held begin the numbering again; `forward` is what it costs that they do not.
+    /// Whether the held numbers restart the numbering; `forward` is the cost of the explanation that they do not.
     fn verdict_on_restart(&self, source: usize, anew: Reading, forward: i32, is_last_word: bool) -> Verdict {
         let nothing = if is_last_word { Verdict::Nothing } else { Verdict::Wait };
         let input = &self.sources[source];
@@ -485,7 +487,7 @@ impl Readout {
         let is_declared = !self.declared.is_empty();
         let is_second = |raw: u64| input.doubt.given_up.is_some_and(|(before, _)| input.sequence.after(before) == raw);
         let is_restart = match anew.len() {
-            // The trigger source has said that numbering starts again.
+            // The trigger source has declared a restart.
             1 if !is_declared && !self.resync_declared && !is_second(input.doubt.raw(first)) => false,
             1 | 2 => is_first && (is_last_word || is_declared) && forward > anew.cost,
             // Without a declaration, wait until there are enough fragments to compare bunch crossings and times.
@@ -493,14 +495,14 @@ impl Readout {
                 return Verdict::AwaitOthers;
             }
             _ if forward - anew.cost < PROOF && !(self.resync_declared && forward > anew.cost) => false,
-            // What a source sends once more, after it was connected anew, is no new numbering: it ends where it began.
+            // Fragments that a source sends again after it reconnected are no new numbering: it ends where it began.
             length => is_first || is_last_word && length as usize >= MOST_HELD && input.doubt.is_full(),
         };
         if is_restart { Verdict::Restart(anew) } else { nothing }
     }
 
-    /// The same, where a trigger source may declare that a count begins: a lone first number begins it or came twice, and the next one
-    /// tells.
+    /// Decides the same where a trigger source may declare a new count. A single first number either begins the count
+    /// or was sent twice, and the next number decides.
     fn verdict_on_new_count(&self, source: usize, anew: Reading, forward: i32, is_last_word: bool) -> Verdict {
         let input = &self.sources[source];
         let is_lone = self.resync_declared && input.has_joined && anew.len() == 1 && input.doubt.held.len() == 1;
@@ -518,8 +520,8 @@ impl Readout {
         awaited.any(|(_, input)| input.highest() < end)
     }
 
-    /// What an explanation says is right is believed, in the order of numbers. What is held behind its last member is looked at again,
-    /// unless `is_last_word`.
+    /// Believes the members of an explanation, in the order of numbers. Fragments held behind the last member are
+    /// judged again, unless `is_last_word`.
     pub(super) fn follow(&mut self, source: usize, reading: Reading, is_last_word: bool) {
         let key = self.key_of_next(source);
         let input = &mut self.sources[source];
@@ -528,7 +530,7 @@ impl Readout {
         let raws: ArrayVec<(usize, u64), { MOST_HELD + 1 }> =
             reading.members().map(|place| (place, sequence.between(from, doubt.held[place].meta.raw_id))).collect();
         let (Some(&(last_place, end)), Some(&(_, first))) = (raws.last(), raws.first()) else { return };
-        // Steps that are all the same may be the source's way of counting.
+        // Equal steps may be the source's way of counting.
         let steps = core::iter::once(0).chain(raws.iter().map(|&(_, raw)| raw)).zip(raws.iter().map(|&(_, raw)| raw));
         let step = raws.get(1).map_or(first, |&(_, second)| second - first);
         let is_even = steps.skip(1).all(|(one, other)| other - one == step) && raws.len() == last_place + 1;
@@ -564,7 +566,7 @@ impl Readout {
         self.note_waiting(source);
     }
 
-    /// Notes missing numbers in front of each of `gaps`, counted from the last one; the numbers `there` are not
+    /// Notes missing numbers in front of each of `gaps`, counted from the last number. The numbers in `there` are not
     /// missing.
     fn note_gaps(&mut self, source: usize, key: EventKey, gaps: &[u64], there: &[u64]) {
         let input = &mut self.sources[source];
@@ -579,7 +581,7 @@ impl Readout {
         }
     }
 
-    /// The source started its numbering again: what is held goes on as that says.
+    /// Restarts the source's numbering with the held fragments.
     fn restart(&mut self, now: Instant, source: usize, anew: Reading) {
         let key = self.key_of_next(source);
         let Some(start) = anew.members().next() else { return };
@@ -597,7 +599,7 @@ impl Readout {
         self.note_waiting(source);
     }
 
-    /// A source has a new connection: what seemed to be a new numbering over the one before ends there.
+    /// Ends, at a new connection, the apparent new numbering over the previous connection.
     pub(super) fn end_restart(&mut self, now: Instant, source: usize) {
         let input = &self.sources[source];
         let is_in_doubt = !input.doubt.is_empty() && input.is_following() && input.has_joined;
@@ -609,7 +611,7 @@ impl Readout {
         }
     }
 
-    /// What is held of a source goes where its numbering's disagreement with the run's leads it.
+    /// Handles all held fragments of a source as the disagreement of its numbering with the run's requires.
     pub(super) fn stray_all(&mut self, now: Instant, source: usize) {
         self.each_held(source, |readout, _, one| {
             let left = readout.judge(now, source, one);
@@ -618,14 +620,14 @@ impl Readout {
         self.note_waiting(source);
     }
 
-    /// The number of this fragment is right: it goes on, behind others of which that is known.
+    /// Accepts the number of this fragment and queues it behind other accepted ones.
     fn believe(&mut self, source: usize, fragment: Received) {
         let input = &mut self.sources[source];
         input.waiting.insert(input.believed, fragment);
         input.believed += 1;
     }
 
-    /// A fragment that is in no event, counted by what its number says.
+    /// Gives up a fragment, which is in no event. It is counted according to its number.
     pub(super) fn give_up(&mut self, source: usize, fragment: Received) {
         let key = self.key_of_next(source);
         let input = &mut self.sources[source];
@@ -649,7 +651,7 @@ impl Readout {
             Some(position) if position == input.sequence.last() || self.table.has_fragment(source, position) => {
                 input.account.duplicate += 1;
             }
-            // The event lacks it.
+            // The event lacks the fragment.
             Some(position) if position >= self.head || input.gaps.has(position) => {
                 input.account.late += 1;
             }
@@ -660,12 +662,12 @@ impl Readout {
         }
     }
 
-    /// The event that a source should show next.
+    /// Returns the key of the event that a source should show next.
     pub(super) fn key_of_next(&self, source: usize) -> EventKey {
         self.timeline.key(self.sources[source].sequence.last() + 1)
     }
 
-    /// Doubts last as long again from now on.
+    /// Restarts the time-outs of all doubts.
     pub(super) fn restart_doubts(&mut self, now: Instant) {
         if self.doubt_check < Instant::FAR_FUTURE {
             self.sources.iter_mut().for_each(|input| input.doubt.since = now);
@@ -673,7 +675,7 @@ impl Readout {
         }
     }
 
-    /// Sources whose numbers were in doubt for too long are decided with what is known.
+    /// Decides, with the present evidence, sources whose numbers were in doubt for too long.
     pub(super) fn end_doubts(&mut self, now: Instant) {
         self.doubt_check = Instant::FAR_FUTURE;
         let patience = self.patience();

@@ -1,13 +1,13 @@
-//! The times of one source: which of them are believed, and in which order.
+//! Decides which times of one source are believed, and puts them in order.
 //!
 //! ```text
-//!   70  80  90 | 5000  100  110          the old times go on: 5000 was wrong, one fragment
-//!   70  80  90 | 5000 5010 5020          another source shows 5010, or nothing goes on at 90: the source jumped
-//!   70  80  90 |   10   20   30          behind itself, for good: its clock began anew
+//!   70  80  90 | 5000  100  110          the old times continue: 5000 was wrong, one fragment
+//!   70  80  90 | 5000 5010 5020          another source shows 5010, or nothing continues at 90: the source jumped
+//!   70  80  90 |   10   20   30          behind its own times, for good: its clock began anew
 //!   70  90  80 |  100                    in order again: 80 was overtaken on its way
 //! ```
-//! A time that goes on plausibly is believed at once; any other is doubted, until what follows or other sources decide. A field
-//! of known width wraps: times are unwrapped next to the last one that was believed.
+//! A time that continues plausibly is believed at once. Any other time is doubted until later times or other sources
+//! decide. A field of known width wraps: times are unwrapped next to the last believed one.
 
 use crate::messages::{FragmentMeta, NumberingKind, Received};
 use arrayvec::ArrayVec;
@@ -19,22 +19,22 @@ use std::collections::VecDeque;
 /// A time that does not wrap.
 pub(super) type Time = i128;
 
-/// Where a source is the only one, so many doubted times decide at the latest.
+/// Number of doubted times at which a source that is the only one is decided at the latest.
 pub(super) const MOST_DOUBTED: usize = 16;
 
-/// So many times that lie close together, and are the last that came, show where their source is.
+/// Number of times that show where their source is, if they lie close together and are the latest.
 pub(super) const PROOF: usize = 4;
 
 /// A step is plausible up to this multiple of the longest recent step.
 const PLAUSIBLE: Time = 4;
 
-/// Times belong together that lie at most so many of the shorter steps apart.
+/// Times belong together if they are at most this multiple of the shorter steps apart.
 const TOGETHER: Time = 16;
 
-/// So many that go on in the old order, beyond what may be overtaken, show that others were wrong.
+/// Number of times in the old order, beyond those that may be overtaken, that prove the others wrong.
 const RESUMED: u32 = 3;
 
-/// Steps that are forgotten slowly: each takes so much of the longest one with it.
+/// Divisor of the decay of the longest recent step: each step reduces it by this fraction.
 const DECAY: Time = 64;
 
 /// How a source counts, and in which order its fragments come.
@@ -42,9 +42,9 @@ const DECAY: Time = 64;
 pub(super) struct LaneConfig {
     /// Width of its times in bits.
     pub(super) bits: u8,
-    /// A fragment may be overtaken by so many.
+    /// Number of later fragments that may overtake a fragment.
     pub(super) reorder: u8,
-    /// It is waited for so long at most.
+    /// The longest wait for an overtaken fragment.
     pub(super) reorder_timeout: Duration,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct LaneConfig {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) time: Time,
-    /// No other source bore it out: it is believed for lack of others.
+    /// Whether no other source confirmed the time, so that it is believed only for lack of other sources.
     pub(super) is_weak: bool,
     pub(super) fragment: Received,
     came: Instant,
@@ -64,20 +64,20 @@ pub(super) struct Entry {
 pub(super) struct Doubted {
     pub(super) fragment: Received,
     pub(super) came: Instant,
-    /// How often its source had gone on by then.
+    /// The source's `gone_on` at that time.
     gone_on: u64,
 }
 
-/// A fragment whose bytes are damaged: its time is no evidence.
+/// A fragment with damaged bytes: its time is no evidence.
 #[derive(Debug)]
 pub(super) struct Damaged {
     pub(super) fragment: Received,
     pub(super) came: Instant,
-    /// Believed fragments that came before.
+    /// Number of believed fragments that came before it.
     order: u64,
 }
 
-/// What a source's times did that they should not.
+/// An anomaly of a source's times.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Note {
     pub(super) kind: NumberingKind,
@@ -85,19 +85,19 @@ pub(super) struct Note {
     pub(super) to: u64,
 }
 
-/// Notes that are kept until they are taken.
+/// The most notes that are kept until they are taken.
 const MOST_NOTES: usize = 32;
 
-/// What a time is to the ones before.
+/// How a time relates to the earlier ones.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Claim {
-    /// It goes on plausibly.
+    /// It continues plausibly.
     GoesOn,
-    /// It was overtaken, and its place is not taken yet.
+    /// It was overtaken, and its place is still free.
     Overtaken,
-    /// The source had jumped by mistake, and goes on where it was.
+    /// The source had jumped by mistake, and continues from its old position.
     Resumes,
-    /// Nothing that can be believed for itself.
+    /// It cannot be believed without other evidence.
     Doubtful,
 }
 
@@ -107,47 +107,48 @@ pub(super) struct Lane {
     config: LaneConfig,
     /// Believed fragments, in the order of their times.
     pub(super) waiting: VecDeque<Entry>,
-    /// Doubted fragments, in the order in which they came.
+    /// Doubted fragments, in the order of arrival.
     pub(super) doubted: VecDeque<Doubted>,
     /// Damaged fragments; each gets a place if other sources show its time.
     pub(super) damaged: VecDeque<Damaged>,
     /// Fragments that are in no event.
     pub(super) given_up: VecDeque<Received>,
-    /// The highest time that is believed; `None` before the first one.
+    /// The highest believed time; `None` before the first one.
     pub(super) top: Option<Time>,
-    /// Where it was before it jumped without a witness, and how often it had gone on by then.
+    /// The source's position before an unconfirmed jump, and `gone_on` at that time.
     before_jump: Option<(Time, u64)>,
     /// The longest recent step.
     stride: Time,
-    /// Believed fragments that came.
+    /// Number of believed fragments.
     order: u64,
-    /// Which of them has the highest time, how many were overtaken by it, and the highest time of those.
+    /// The `order` of the fragment with the highest time, the number of fragments that it overtook, and the highest
+    /// time of those.
     top_order: u64,
     overtaken: u32,
     behind_top: Time,
-    /// How many times went on.
+    /// Number of times that continued.
     gone_on: u64,
     pub(super) notes: ArrayVec<Note, MOST_NOTES>,
-    /// Fragments that came out of order, and were put in order.
+    /// Number of fragments that came out of order and were put in order.
     pub(super) disordered: u64,
-    /// One of its fragments is in an event.
+    /// Whether one of its fragments is in an event.
     pub(super) has_joined: bool,
-    /// Numbers wait for it.
+    /// Whether numbering waits for it.
     pub(super) is_awaited: bool,
-    /// It is done, or takes no part.
+    /// Whether it has ended or takes no part.
     pub(super) has_left: bool,
-    /// Its clock began anew, and those of others did not.
+    /// Whether its clock began anew while those of others did not.
     pub(super) is_anew: bool,
-    /// Times in a row that were behind itself and given up.
+    /// Number of consecutive times that were behind its own times and given up.
     pub(super) behind: usize,
-    /// Times in a row that were behind what was numbered last, of whichever source.
+    /// Number of consecutive times that were behind the last numbered time of any source.
     pub(super) late: u32,
-    /// It was said to have nothing more of the events up to this one.
+    /// The last event of which it was said to have no more fragments.
     pub(super) passed: u64,
 }
 
 impl Lane {
-    /// Room for `most` fragments.
+    /// Creates a lane with room for `most` fragments.
     pub(super) fn new(config: LaneConfig, most: usize) -> Self {
         Self {
             config,
@@ -175,14 +176,14 @@ impl Lane {
         }
     }
 
-    /// What is here counts as having just come.
+    /// Treats all held fragments as if they had just arrived.
     pub(super) fn restart_clocks(&mut self, now: Instant) {
         self.waiting.iter_mut().for_each(|one| one.came = now);
         self.doubted.iter_mut().for_each(|one| one.came = now);
         self.damaged.iter_mut().for_each(|one| one.came = now);
     }
 
-    /// Fragments that are here.
+    /// Returns the number of held fragments.
     pub(super) fn held(&self) -> usize {
         self.waiting.len() + self.doubted.len() + self.damaged.len() + self.given_up.len()
     }
@@ -191,34 +192,35 @@ impl Lane {
         u32::from(self.config.bits.clamp(1, 64))
     }
 
-    /// What the field can show.
+    /// Returns the largest value of the field.
     pub(super) fn mask(&self) -> u64 {
         u64::MAX >> (64 - self.bits())
     }
 
-    /// How far it is from one field to another, the shorter way round.
+    /// Returns the distance from one field value to another, the shorter way round.
     fn distance(&self, from: u64, to: u64) -> Time {
         let unused = 64 - self.bits();
         Time::from((to.wrapping_sub(from) << unused) as i64 >> unused)
     }
 
-    /// The time of a field that lies next to another time.
+    /// Returns the time of a field value closest to another time.
     pub(super) fn unwrap(&self, raw: u64, near: Time) -> Time {
         near + self.distance(near as u64 & self.mask(), raw & self.mask())
     }
 
-    /// How many may come between a fragment and the place where it belongs, before one of them is wrong.
+    /// Returns the most fragments that may come between a fragment and its place before one of them is considered
+    /// wrong.
     fn limit(&self) -> u32 {
         u32::from(self.config.reorder).max(RESUMED)
     }
 
-    /// The longest step that goes on plausibly.
+    /// Returns the longest plausible step.
     pub(super) fn plausible(&self) -> Time {
         let steps = PLAUSIBLE + 2 * Time::from(self.config.reorder);
         self.stride * steps
     }
 
-    /// What a time is to the ones before, where all up to `floor` are numbered.
+    /// Returns how a time relates to the earlier ones, where all up to `floor` are numbered.
     pub(super) fn claim(&self, time: Time, top: Time, floor: Option<Time>) -> Claim {
         let is_step = |from: Time| time >= from && time - from <= self.plausible();
         if is_step(top) {
@@ -237,17 +239,17 @@ impl Lane {
         if is_near && is_open { Claim::Overtaken } else { Claim::Doubtful }
     }
 
-    /// How far back a time may lie that was overtaken.
+    /// Returns how far back an overtaken time may lie.
     fn reach(&self) -> Time {
         self.plausible().max(1) * (1 + Time::from(self.limit()))
     }
 
-    /// Whether a time lies so close behind that it may have been overtaken by more than are waited for.
+    /// Whether a time is so close behind that it may have been overtaken by more fragments than the lane waits for.
     pub(super) fn is_late(&self, time: Time) -> bool {
         self.top.is_some_and(|top| time <= top && top - time <= self.reach())
     }
 
-    /// The place of a time among the waiting fragments: behind equal times.
+    /// Returns the place of a time among the waiting fragments, after equal times.
     fn place_of(&self, time: Time) -> usize {
         match self.waiting.back() {
             Some(last) if last.time > time => self.waiting.partition_point(|entry| entry.time <= time),
@@ -255,7 +257,7 @@ impl Lane {
         }
     }
 
-    /// A fragment is believed: behind all that wait, or in its place among them.
+    /// Believes a fragment, and puts it at its place among the waiting ones.
     pub(super) fn believe(&mut self, now: Instant, time: Time, is_weak: bool, fragment: Received) {
         self.order += 1;
         let entry = Entry { time, is_weak, fragment, came: now, order: self.order };
@@ -283,7 +285,8 @@ impl Lane {
         self.is_awaited = !self.has_left;
     }
 
-    /// What had the highest time came before others that are lower, and now comes what has it in its place: the first one was wrong.
+    /// Replaces the highest time if the fragment came before lower ones and now the right one arrives: the first one
+    /// was wrong.
     fn replace_top(&mut self) {
         if let Some(entry) = self.waiting.pop_back_if(|entry| Some(entry.time) == self.top) {
             self.disordered -= u64::from(self.overtaken);
@@ -295,12 +298,13 @@ impl Lane {
         (self.top, self.top_order, self.overtaken) = (Some(time), self.order, 0);
     }
 
-    /// A step was believed.
+    /// Learns from a believed step.
     fn learn(&mut self, step: Time) {
         self.stride = (self.stride - self.stride / DECAY).max(step);
     }
 
-    /// More have come behind the highest time than may be overtaken: it was wrong, and with it all that came before and lie ahead.
+    /// Gives up the highest time if more fragments came behind it than may be overtaken. It was wrong, and so were the
+    /// earlier ones that lie ahead.
     fn give_up_jump(&mut self) {
         if self.overtaken <= self.limit() {
             return;
@@ -309,7 +313,7 @@ impl Lane {
         self.fall_back(self.behind_top);
     }
 
-    /// What came before and lies ahead of a time was wrong: that is the highest one.
+    /// Falls back to `time`: earlier fragments that lie ahead of it were wrong, and that includes the highest one.
     pub(super) fn fall_back(&mut self, time: Time) {
         let order = self.top_order;
         if let Some(top) = self.top.filter(|&top| self.waiting.back().is_none_or(|entry| entry.time < top)) {
@@ -322,12 +326,12 @@ impl Lane {
         self.before_jump = None;
     }
 
-    /// A time is believed although it is far ahead of where the source was.
+    /// Believes a time far ahead of the source's position.
     pub(super) fn jump(&mut self, is_weak: bool) {
         self.before_jump = self.top.filter(|_| is_weak).map(|top| (top, self.gone_on));
     }
 
-    /// A fragment is in no event, for this cause; what its time did is noted.
+    /// Gives up a fragment for this cause, and notes the anomaly of its time.
     pub(super) fn drop(&mut self, fragment: &Received, cause: Cause, kind: Option<NumberingKind>) {
         let meta = FragmentMeta::missing(fragment.meta.source, cause);
         self.given_up.push_back(Received { meta, restarts: false, payload: Payload::default() });
@@ -336,7 +340,7 @@ impl Lane {
         }
     }
 
-    /// A fragment came whose time is no evidence.
+    /// Keeps a fragment whose time is no evidence.
     pub(super) fn keep_damaged(&mut self, now: Instant, fragment: Received) {
         if self.damaged.len() == MOST_DOUBTED {
             self.drop_damaged();
@@ -344,23 +348,23 @@ impl Lane {
         self.damaged.push_back(Damaged { fragment, came: now, order: self.order });
     }
 
-    /// The oldest damaged fragment is in no event.
+    /// Gives up the oldest damaged fragment.
     pub(super) fn drop_damaged(&mut self) {
         let Some(Damaged { mut fragment, .. }) = self.damaged.pop_front() else { return };
-        // What is wrong with it is counted where it arrives.
+        // The error itself is counted on arrival.
         let missing = FragmentMeta::missing(fragment.meta.source, Cause::BadChecksum);
         fragment.meta = FragmentMeta { flags: missing.flags.with(fragment.meta.flags), ..missing };
         self.given_up.push_back(fragment);
     }
 
-    /// Takes the damaged fragment of this time.
+    /// Takes the damaged fragment with this time.
     pub(super) fn take_damaged(&mut self, time: Time) -> Option<Received> {
         let is_of = |one: &Damaged| (one.fragment.meta.raw_id ^ time as u64) & self.mask() == 0;
         let place = self.damaged.iter().position(is_of)?;
         self.damaged.remove(place).map(|one| one.fragment)
     }
 
-    /// The first that waits goes on; what is damaged and came before has no place any more.
+    /// Takes the first waiting fragment. Damaged fragments that came before it no longer have a place.
     pub(super) fn take_first(&mut self) -> Option<Received> {
         let entry = self.waiting.pop_front()?;
         while self.damaged.front().is_some_and(|one| one.order < entry.order) {
@@ -369,19 +373,20 @@ impl Lane {
         Some(entry.fragment)
     }
 
-    /// Takes note of what its times did, with the number that showed it.
+    /// Notes an anomaly, with the number that showed it.
     pub(super) fn note(&mut self, kind: NumberingKind, to: u64) {
         let from = self.top.map_or(0, |top| top as u64 & self.mask());
-        // More than fits here cannot be reported.
+        // More notes than this cannot be reported.
         _ = self.notes.try_push(Note { kind, from, to });
     }
 
-    /// Its time is to be decided by others.
+    /// Doubts a fragment, whose time other fragments must decide.
     pub(super) fn doubt(&mut self, now: Instant, fragment: Received) {
         self.doubted.push_back(Doubted { fragment, came: now, gone_on: self.gone_on });
     }
 
-    /// The first one that is doubted, if the old times have gone on for long enough since to disprove it; `at_once`, if at all.
+    /// Returns the first doubted fragment if the old times have continued for long enough to disprove it; with
+    /// `at_once`, if they have continued at all.
     pub(super) fn next_disproved(&mut self, at_once: bool) -> Option<Doubted> {
         let limit = if at_once { 0 } else { u64::from(self.limit()) };
         let gone_on = self.gone_on;
@@ -389,41 +394,41 @@ impl Lane {
         if disproved { self.doubted.pop_front() } else { None }
     }
 
-    /// Judges the times in doubt again: nothing has disproved them yet.
+    /// Restarts the judgement of the doubted times: nothing has disproved them yet.
     pub(super) fn look_again(&mut self) {
         self.doubted.iter_mut().for_each(|one| one.gone_on = u64::MAX >> 1);
     }
 
-    /// Since when there has been doubt.
+    /// Returns when the present doubt began.
     pub(super) fn doubted_since(&self) -> Option<Instant> {
         self.doubted.front().map(|one| one.came)
     }
 
-    /// Whether the last that it showed lies behind itself.
+    /// Whether the latest doubted time lies behind the source's own times.
     pub(super) fn is_off(&self) -> bool {
         let (Some(top), Some(last)) = (self.top, self.doubted.back()) else { return false };
         last.gone_on == self.gone_on && self.unwrap(last.fragment.meta.raw_id, top) < top
     }
 
-    /// Whether it says nothing although it is awaited, where the lowest time is this one.
+    /// Whether the source is awaited but shows nothing, where `lowest` is the lowest time.
     pub(super) fn is_silent(&self, lowest: Time) -> bool {
         let speaks = |entry: &Entry| entry.time == lowest || !entry.is_weak;
         self.is_awaited && !self.waiting.front().is_some_and(speaks)
     }
 
-    /// Whether its times tell nothing against a new beginning: they are behind, or there are none.
+    /// Whether its times do not contradict a new beginning: they are behind, or there are none.
     pub(super) fn may_begin_anew(&self) -> bool {
         let has_nothing = self.waiting.is_empty() && self.doubted.is_empty() && !self.is_awaited;
         let is_starting = self.top.is_none() && !self.doubted.is_empty();
         self.has_left || self.is_anew || self.is_off() || self.late > 1 || is_starting || has_nothing
     }
 
-    /// Whether no fragment can come any more that was overtaken by the first one that waits; and if so far none is, since when that
-    /// one waits.
+    /// Whether no fragment can arrive any more that was overtaken by the first waiting one. If one still can, the error
+    /// is the time at which that wait ends.
     pub(super) fn is_in_order(&self, now: Instant) -> Result<(), Instant> {
         let Some(first) = self.waiting.front() else { return Ok(()) };
         if first.is_weak && !self.has_joined && !self.doubted.is_empty() {
-            // It may be a left-over of an earlier run.
+            // The fragment may be a left-over of an earlier run.
             return Err(Instant::FAR_FUTURE);
         }
         let until = first.came.after(self.config.reorder_timeout);
@@ -431,7 +436,8 @@ impl Lane {
         if is_sure || now >= until { Ok(()) } else { Err(until) }
     }
 
-    /// The usual step between doubted fragments: one of the shorter ones, since a wrong number makes two long steps.
+    /// Returns the usual step between doubted fragments: one of the shorter ones, since a wrong number makes two long
+    /// steps.
     fn scale(&self) -> Time {
         let mut steps = ArrayVec::<u64, MOST_DOUBTED>::new();
         let from = self.doubted.len().saturating_sub(MOST_DOUBTED + 1);
@@ -442,14 +448,15 @@ impl Lane {
         steps.get(steps.len().saturating_sub(1) / 4).map_or(0, |&step| Time::from(step))
     }
 
-    /// How far apart two doubted fragments may be and still belong together.
+    /// Returns how far apart two doubted fragments may be to belong together.
     fn together(&self) -> Time {
         let usual = if self.stride > 0 { self.stride.min(self.scale().max(1)) } else { self.scale() };
         TOGETHER * usual
     }
 
-    /// Where those begin that lie close together, and how many they are: the last ones that are enough for a proof, or, where a
-    /// source begins, the first; with those in front of them that rise to there. Where none are enough, the last ones that rise.
+    /// Returns the start and length of a chain of doubted fragments that lie close together, with the fragments in
+    /// front of them that rise to it. It is the last chain that is long enough for a proof or, if the source begins,
+    /// the first. If none is long enough, it is the last ones that rise.
     pub(super) fn chain(&self) -> Option<(usize, usize)> {
         let together = self.together();
         let raw = |place: usize| self.doubted[place].fragment.meta.raw_id;
@@ -471,7 +478,8 @@ impl Lane {
         match found {
             Some((first, length)) if self.top.is_none() => Some((risen(first), length)),
             Some((mut first, mut length)) => {
-                // Several jumps ahead, such as those of a counter of seconds, with enough for a proof between them.
+                // Several jumps ahead, such as those of a counter of seconds, with enough fragments for a proof between
+                // them.
                 let is_ahead = |place: usize| self.top.is_none_or(|top| self.unwrap(raw(place), top) > top);
                 while let Some(end) = first.checked_sub(1).filter(|&end| is_ahead(first) && rises(&end)) {
                     let (before, count) = chain_to(end);
@@ -486,7 +494,7 @@ impl Lane {
         }
     }
 
-    /// The first of those before one that is believed that lead to it, and its time.
+    /// Returns the first of the doubted fragments that lead up to a believed one, and its time.
     pub(super) fn before(&self, place: usize, time: Time) -> (usize, Time) {
         let together = self.together();
         let raw = |place: usize| self.doubted[place].fragment.meta.raw_id;
@@ -500,7 +508,7 @@ impl Lane {
         (first, begin)
     }
 
-    /// Learns the usual step from the doubted fragments, if it has none and there are enough of them.
+    /// Learns the usual step from the doubted fragments if none is known and there are enough of them.
     pub(super) fn learn_scale(&mut self) {
         let scale = self.scale();
         if self.stride == 0 && self.doubted.len() >= PROOF && scale <= Time::from(self.mask() >> 2) {
@@ -508,7 +516,7 @@ impl Lane {
         }
     }
 
-    /// It joins the others, or begins anew: where it was says nothing.
+    /// Forgets the source's position: it joins the others, or begins anew.
     pub(super) fn forget(&mut self) {
         (self.top, self.before_jump, self.is_anew) = (None, None, false);
         (self.behind, self.late, self.overtaken) = (0, 0, 0);

@@ -1,4 +1,4 @@
-//! The machine itself: its state, its inputs, and the order in which its actions come out.
+//! The readout machine: its state, its inputs, and the order of its actions.
 
 use super::ReadoutConfig;
 use super::announcing::{Announcing, ReportCursor};
@@ -15,26 +15,27 @@ use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, FragmentAccount, Instant, NodeId, Parameter, Role, SourceId};
 use std::collections::VecDeque;
 
-/// If the readout unit meets a deadline late by more than this fraction (1/4) of the source time-out, the unit itself was stopped.
+/// If the readout unit meets a deadline late by more than this fraction (1/4) of the source time-out, the unit itself
+/// was stopped.
 const OVERDUE: u32 = 4;
 
-/// What the readout unit wants done.
+/// An action that the readout unit requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "batches live in the message so that none needs an allocation")]
 pub enum ReadoutAction {
-    /// Send this to the event manager.
+    /// Send this message to the event manager.
     ToManager(Message),
-    /// Send this super-fragment to a builder unit, with what [`Readout::super_fragment`] holds of it; where
-    /// `entry.not_held` gives a cause, there is nothing.
+    /// Send this super-fragment to a builder unit, with the fragments that [`Readout::super_fragment`] returns for it.
+    /// If `entry.not_held` gives a cause, there are none.
     Answer {
         /// The builder unit.
         builder: u16,
-        /// The head of the answer.
+        /// The header of the answer.
         entry: SuperFragmentEntry,
     },
 }
 
-/// A readout unit: takes fragments, finds out which events are settled, holds them until they are released.
+/// A readout unit: accepts fragments, determines which events are settled, and holds them until they are released.
 #[derive(Debug)]
 pub struct Readout {
     pub(super) sources: Vec<Source>,
@@ -44,52 +45,52 @@ pub struct Readout {
     pub(super) window: Position,
     pub(super) source_timeout: Duration,
     pub(super) resync_timeout: Duration,
-    /// Some readout unit has a trigger source, which declares resynchronisations.
+    /// Whether some readout unit has a trigger source, which declares resynchronisations.
     pub(super) resync_declared: bool,
-    /// There is no other readout unit.
+    /// Whether this is the only readout unit.
     pub(super) is_alone: bool,
-    /// With which number counting begins is for the sources to show, and not known yet.
+    /// Whether the number at which counting begins is still to be shown by the sources.
     pub(super) first_is_open: bool,
-    /// The run was started.
+    /// Whether the run was started.
     pub(super) started: bool,
     /// The event number of the run's first event.
     pub(super) first_number: u64,
-    /// One past the latest event of which the event manager said that another readout unit holds it.
+    /// One past the latest event that another readout unit holds, as reported by the event manager.
     shown_elsewhere: Position,
-    /// The highest key that was, perhaps of a resync count that has not begun here.
+    /// The highest such key, possibly of a resync count that has not begun here.
     highest_elsewhere: EventKey,
-    /// Everything before this event is settled: it is the oldest that may still be incomplete.
+    /// Everything before this event is settled. It is the oldest event that may still be incomplete.
     pub(super) head: Position,
-    /// Sources for which the event at `head` waits.
+    /// Number of sources that the event at `head` waits for.
     pub(super) behind: usize,
-    /// No source's numbers were in doubt for too long before.
+    /// Until this time no source's numbers have been in doubt for too long.
     pub(super) doubt_check: Instant,
-    /// Sources whose fragments wait for room or for a resynchronisation.
+    /// Number of sources whose fragments wait for room or for a resynchronisation.
     pub(super) waiting: usize,
     pub(super) oldest: Oldest,
-    /// No source's time-out passes before.
+    /// Until this time no source times out.
     timeout_check: Instant,
-    /// When the clock was looked at last.
+    /// When the clock was last read.
     looked_at: Instant,
-    /// Resynchronisations that were declared and whose keys have not begun here.
+    /// Declared resynchronisations whose keys have not begun here.
     pub(super) declared: VecDeque<EventKey>,
-    /// Since when the first of them is, as far as time is concerned.
+    /// Timing of the first of them.
     pub(super) pending: Oldest,
-    /// No source that does not follow it is left behind before.
+    /// Until this time no source is left behind for not following it.
     pub(super) resync_deadline: Instant,
-    /// No source has waited too long for a declaration before.
+    /// Until this time no source has waited too long for a declaration.
     pub(super) restart_check: Instant,
     pub(super) announcing: Announcing,
     pub(super) stop: Option<Stop>,
     highest_asked: bool,
     final_report: Option<ReportCursor>,
     pub(super) finished: bool,
-    /// Sources whose events are numbered here.
+    /// The sources whose events are numbered here.
     pub(super) collating: Option<Collating>,
 }
 
 impl Readout {
-    /// A readout unit before its run, with all the memory that its tables need.
+    /// Creates a readout unit before its run, and allocates all memory for its tables.
     pub fn new(config: ReadoutConfig) -> Self {
         let capacity = config.capacity.clamp(2, 1 << 30).next_power_of_two();
         let sources: Vec<_> = config.sources.iter().map(|source| Source::new(source, &config)).collect();
@@ -128,7 +129,7 @@ impl Readout {
         }
     }
 
-    /// A message came from the event manager or, a request, from a builder unit. Others are ignored.
+    /// Handles a message from the event manager, or a request from a builder unit. Others are ignored.
     pub fn message(&mut self, now: Instant, from: NodeId, message: &Message) {
         match (from.role, message) {
             (Role::Manager, Message::Start(start)) => self.start(now, start),
@@ -154,15 +155,15 @@ impl Readout {
         }
     }
 
-    /// A node is gone. What a builder unit asked for is forgotten; for the event manager everything is kept, since
-    /// a new one will ask for it.
+    /// Handles the loss of a node. The requests of a lost builder unit are dropped. For the event manager everything is
+    /// kept, since a new one will ask for it.
     pub fn peer_lost(&mut self, _now: Instant, node: NodeId) {
         if node.role == Role::Builder {
             self.requests.forget(node.index);
         }
     }
 
-    /// A parameter has another value from now on: what waits already waits as long as is right now. Those of other nodes are kept for a
+    /// Changes a parameter. Waits that have already begun use the new value. Parameters of other nodes are kept for a
     /// new event manager.
     fn set(&mut self, now: Instant, setting: Setting) {
         let time = setting.time();
@@ -174,7 +175,7 @@ impl Readout {
                 }
                 self.timeout_check = self.earliest_timeout().max(now);
             }
-            // What is on its way keeps its time.
+            // Resynchronisations that are under way keep their time-out.
             Parameter::ResyncTimeout => self.resync_timeout = time,
             _ => {}
         }
@@ -182,8 +183,8 @@ impl Readout {
         self.pass_time(now);
     }
 
-    /// What a source's framer saw beside its frames until `now`. A source of which only bytes without a frame come is
-    /// not silent.
+    /// Notes the framer's counts of a source until `now`, besides its frames. A source that sends only bytes without a
+    /// frame is not silent.
     pub fn note_frames(&mut self, now: Instant, source: usize, counts: FrameCounts) {
         let source = &mut self.sources[source];
         if counts.skipped_bytes > 0 && source.last_came.is_some() {
@@ -202,8 +203,8 @@ impl Readout {
         statistics.frames_gathered += counts.gathered;
     }
 
-    /// Fragments were found and not given to the machine when it had [finished](Readout::is_finished): they are counted under
-    /// what ended the run.
+    /// Counts fragments that were framed but not given to the machine before it had [finished](Readout::is_finished).
+    /// They are counted under the cause that ended the run.
     pub fn abandon(&mut self, source: usize, fragments: u64) {
         let is_drained = self.is_drained();
         let account = &mut self.sources[source].account;
@@ -220,17 +221,17 @@ impl Readout {
         self.finished
     }
 
-    /// Whether the run was started: before that every fragment is stale.
+    /// Whether the run was started. Before that every fragment is stale.
     pub const fn has_started(&self) -> bool {
         self.started
     }
 
-    /// The index of a source in this readout unit.
+    /// Returns the index of a source in this readout unit.
     pub fn source_index(&self, id: SourceId) -> Option<usize> {
         self.sources.iter().position(|source| source.id == id)
     }
 
-    /// A source's connection is there, and its first bytes said which source it is.
+    /// Notes that a source is connected, after its first bytes have identified it.
     pub fn source_connected(&mut self, now: Instant, source: usize) {
         self.leaves_now(now, source);
         self.end_restart(now, source);
@@ -239,7 +240,7 @@ impl Readout {
         self.run_clock(now, source, false);
     }
 
-    /// A source's connection ended; `mid_fragment` where a fragment was cut by it, which counts as one dropped.
+    /// Notes the end of a source's connection. With `mid_fragment` it cut a fragment, which counts as one dropped.
     pub fn source_disconnected(&mut self, now: Instant, source: usize, mid_fragment: bool) {
         if mid_fragment {
             let account = &mut self.sources[source].account;
@@ -257,7 +258,7 @@ impl Readout {
         self.run_clock(now, source, false);
         self.moved(now, source);
         if self.sources.iter().all(|input| input.presence == Presence::Ended) {
-            // Nothing comes any more that could prove what is held.
+            // No further fragment can prove the held ones.
             for ended in 0..self.sources.len() {
                 self.decide(now, ended, true);
                 self.moved(now, ended);
@@ -265,19 +266,19 @@ impl Readout {
         }
     }
 
-    /// Whether a connected source's bytes are being taken from it. While they are not, its silence says nothing.
+    /// Sets whether a connected source's bytes are being read. While they are not, its silence is no evidence.
     pub fn set_being_read(&mut self, now: Instant, source: usize, reading: bool) {
         self.run_clock(now, source, reading);
     }
 
-    /// Whether events have waited for a source as long as they may.
+    /// Whether events have waited for a source for the full time-out.
     pub fn is_overdue(&self, now: Instant, source: usize) -> bool {
         let input = &self.sources[source];
         let waits_too_long = || input.clock.shows(now, &self.oldest) >= self.source_timeout;
         input.presence == Presence::GivenUp(Cause::TimedOut) || input.frontier <= self.head && waits_too_long()
     }
 
-    /// The absence clock of a source runs while the source is read, or is not there to be read.
+    /// Starts or stops the absence clock of a source. It runs while the source is read or not connected.
     fn run_clock(&mut self, now: Instant, source: usize, reading: bool) {
         let input = &mut self.sources[source];
         input.set_read(now, reading);
@@ -288,7 +289,8 @@ impl Readout {
         }
     }
 
-    /// Does what is due by now. A source may have [`Readout::room`] afterwards that had none, without anything to poll.
+    /// Does everything that is due by now. Afterwards a source may have [`Readout::room`] that had none, even without
+    /// an action to poll.
     pub fn pass_time(&mut self, now: Instant) {
         if self.started {
             self.restart_clocks_if_stopped(now);
@@ -298,7 +300,7 @@ impl Readout {
         }
     }
 
-    /// The next thing to be done; `None` when there is nothing more until the next input or deadline.
+    /// Returns the next action; `None` if there is none until the next input or deadline.
     pub fn poll(&mut self, now: Instant) -> Option<ReadoutAction> {
         self.pass_time(now);
         if self.started {
@@ -319,13 +321,13 @@ impl Readout {
             }
         }
         if !self.started && core::mem::take(&mut self.highest_asked) {
-            // A new event manager asks, and no earlier one has begun the run here.
+            // A new event manager asks, and no earlier one has started the run here.
             return Some(ReadoutAction::ToManager(Message::Highest(EventKey::MIN)));
         }
         self.next_final_message(now).map(ReadoutAction::ToManager)
     }
 
-    /// When [`Readout::poll`] must be called at the latest even if nothing comes.
+    /// Returns when [`Readout::poll`] must be called at the latest, even without input.
     pub fn next_deadline(&self) -> Option<Instant> {
         let collating = self.collating.as_ref().and_then(Collating::next_deadline).unwrap_or(Instant::FAR_FUTURE);
         let deadline = self.timeout_check.min(self.resync_deadline).min(self.restart_check).min(collating);
@@ -333,7 +335,8 @@ impl Readout {
         (deadline < Instant::FAR_FUTURE).then_some(deadline)
     }
 
-    /// Starts all time-outs again if this readout unit was stopped itself: data that arrived meanwhile is read first.
+    /// Restarts all time-outs if this readout unit itself was stopped, so that data that arrived meanwhile is read
+    /// first.
     pub(super) fn restart_clocks_if_stopped(&mut self, now: Instant) {
         let due = self.next_deadline().unwrap_or(Instant::FAR_FUTURE).max(self.looked_at);
         self.looked_at = now;
@@ -366,12 +369,13 @@ impl Readout {
         }
     }
 
-    /// Sources for which the oldest event has waited long enough are not waited for again until they deliver.
+    /// Gives up sources for which the oldest event has waited long enough. They are not awaited again until they
+    /// deliver.
     fn give_up_absent_sources(&mut self, now: Instant) {
         for index in 0..self.sources.len() {
             let source = &self.sources[index];
             if source.frontier <= self.head && source.clock.shows(now, &self.oldest) >= self.source_timeout {
-                // Nothing of it is waited for any longer, numbers in doubt included.
+                // Nothing from the source is awaited any longer, not even for numbers in doubt.
                 self.decide(now, index, true);
             }
             let source = &mut self.sources[index];
@@ -384,7 +388,7 @@ impl Readout {
         self.advance(now);
     }
 
-    /// When the first of the sources that the oldest event waits for times out.
+    /// Returns when the first of the sources that the oldest event waits for times out.
     fn earliest_timeout(&self) -> Instant {
         if !self.oldest.is_waiting() {
             return Instant::FAR_FUTURE;
@@ -394,10 +398,10 @@ impl Readout {
         deadlines.min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// Starts the clock where an event has become the oldest incomplete one, and ends it where none is left.
+    /// Starts the clock when an event becomes the oldest incomplete one, and stops it when none is left.
     ///
-    /// An event that no source here has seen waits for none, even if the run's last event is known: its trigger
-    /// may still come. One for which there is no room could not be filled by any source.
+    /// An event that no source here has shown waits for no source, even if the run's last event is known: its trigger
+    /// may still come. An event for which there is no room does not wait either, since no source could fill it.
     pub(super) fn watch(&mut self, now: Instant, head_moved: bool) {
         let waits = self.started && self.behind > 0 && self.opened() > self.head && self.head < self.table.limit();
         if !waits {
@@ -405,19 +409,19 @@ impl Readout {
             self.timeout_check = Instant::FAR_FUTURE;
         } else if head_moved || !self.oldest.is_waiting() {
             self.oldest.begin(now);
-            // Not before; whether the clocks of lagging sources stood still is checked then.
+            // Not earlier. Whether the clocks of lagging sources were stopped is checked then.
             self.timeout_check = now.after(self.source_timeout);
         }
     }
 
-    /// One past the latest event that some source has shown, here or elsewhere.
+    /// Returns one past the latest event that some source has shown, here or elsewhere.
     pub(super) fn opened(&self) -> Position {
         let stopped = self.stop.as_ref().filter(|stop| stop.is_shown && stop.end != NEVER).map_or(0, |stop| stop.end);
         let seen = if self.waiting == 0 { 0 } else { self.end_of_waiting() };
         self.table.end().max(stopped).max(seen).max(self.shown_elsewhere)
     }
 
-    /// Another readout unit holds this event: it is waited for here too.
+    /// Notes that another readout unit holds this event, so that it is awaited here too.
     fn shown_elsewhere(&mut self, now: Instant, key: EventKey) {
         if self.started {
             self.highest_elsewhere = self.highest_elsewhere.max(key);
@@ -426,32 +430,33 @@ impl Readout {
         }
     }
 
-    /// Where the events begin that no other readout unit has shown, as far as the resync counts have begun here.
+    /// Updates the end of the events that other readout units have shown, as far as the resync counts have begun here.
     pub(super) fn place_shown_elsewhere(&mut self) {
         let end = self.timeline.end_of(self.highest_elsewhere).unwrap_or(ORIGIN);
         self.shown_elsewhere = self.shown_elsewhere.max(end);
     }
 
-    /// One past the latest event of which a fragment waits for room.
+    /// Returns one past the latest event of which a fragment waits for room.
     fn end_of_waiting(&self) -> Position {
         let known = self.sources.iter().map(|source| source.waiting_at).filter(|&position| position != NEVER);
         known.max().map_or(0, |latest| latest + 1)
     }
 
-    /// The highest key that any source has shown; before the first fragment, the one before the run's first key.
+    /// Returns the highest key that any source has shown; before the first fragment, the key before the run's first
+    /// one.
     pub(super) fn highest(&self) -> EventKey {
         let highest = self.sources.iter().map(Source::highest).max().unwrap_or(ORIGIN - 1);
         let position = highest.max(self.table.end() - 1);
         if position < ORIGIN { self.timeline.key_before(ORIGIN) } else { self.timeline.key(position) }
     }
 
-    /// How many events lie between the oldest that some source may still contribute to and the latest that a fragment
-    /// was placed in: at most the window.
+    /// Returns the number of events between the oldest that some source may still contribute to and the latest that a
+    /// fragment was placed in. At most the window.
     pub fn lead(&self) -> u64 {
         self.table.end().saturating_sub(self.head)
     }
 
-    /// The account of one source; what is in flight is counted from the table.
+    /// Returns the account of one source. Fragments in flight are counted from the table.
     pub fn account(&self, source: usize) -> FragmentAccount {
         let input = &self.sources[source];
         let collated = self.collating.as_ref().map_or(0, |collating| collating.held_of(source));
@@ -460,57 +465,55 @@ impl Readout {
         FragmentAccount { in_flight, ..input.account }
     }
 
-    /// The account of all sources.
+    /// Returns the account of all sources.
     pub fn total(&self) -> FragmentAccount {
         let mut total = FragmentAccount::default();
         (0..self.sources.len()).for_each(|source| total.merge(&self.account(source)));
         total
     }
 
-    /// Whether a settled event is held: its release makes room without any source.
+    /// Whether a settled event is held. Its release makes room without any source.
     pub const fn holds_settled(&self) -> bool {
         self.table.base() < self.head
     }
 
-    /// Whether it holds settled events and no builder unit asks for one.
+    /// Whether settled events are held and no builder unit requests one.
     pub const fn awaits_requests(&self) -> bool {
         self.holds_settled() && self.requests.is_empty()
     }
 
-    /// How many events are held.
+    /// Returns the number of events held.
     pub fn held(&self) -> usize {
         self.table.held()
     }
 
-    /// Bytes of all payloads that are held.
+    /// Returns the bytes of all payloads held.
     pub fn held_bytes(&self) -> u64 {
         self.table.held_bytes()
     }
 
-    /// Shows the payloads that are held to `visit`, oldest event first, so that they can be replaced by copies
-    /// elsewhere when the pool runs low. Each is shown once, as long as `visit` says to go on.
+    /// Passes the held payloads to `visit`, oldest event first, so that they can be replaced by copies elsewhere when
+    /// the pool runs low. Each is passed once, until `visit` breaks.
     pub fn oldest_payloads(&mut self, visit: impl FnMut(usize, &mut Payload) -> core::ops::ControlFlow<()>) {
         self.table.visit_oldest(visit);
     }
 }
 
-/// The run's end, as the event manager set it.
-///
-/// The run's edges: its first event, its last one, and the end by force.
+/// The run's end, as set by the event manager.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Stop {
     /// The run's last event.
     pub(super) last: EventKey,
     /// One past its position; [`NEVER`] while its resync count has not begun here.
     pub(super) end: Position,
-    /// Some source had shown it, or a later one, when the end was set.
+    /// Whether some source had shown it, or a later event, when the end was set.
     pub(super) is_shown: bool,
-    /// That everything up to `last` is settled was announced.
+    /// Whether the settling of everything up to `last` was announced.
     pub(super) announced: bool,
 }
 
 impl Readout {
-    /// The run begins. A second start is the same one, sent again.
+    /// Begins the run. A second start is a repetition of the first one and is ignored.
     pub(super) fn start(&mut self, now: Instant, start: &Start) {
         if self.started {
             return;
@@ -519,11 +522,11 @@ impl Readout {
         self.started = true;
         self.timeline = Timeline::new(first);
         self.first_number = origin.number();
-        // A readout unit that begins again in mid-run finds counters that do not show where they began.
+        // The sources of a readout unit that restarts in mid-run do not show where their counters began.
         self.first_is_open &= first == origin;
         self.begin_masked(origin);
         for source in 0..self.sources.len() {
-            // A readout unit that starts again in mid-run finds the counters where they are by now.
+            // For a readout unit that restarts in mid-run, the counters have advanced meanwhile.
             let input = &mut self.sources[source];
             input.sequence.restart(ORIGIN - 1, first.number().wrapping_sub(origin.number()));
             input.resync = first.resync();
@@ -536,10 +539,10 @@ impl Readout {
         self.advance(now);
     }
 
-    /// The run ends with this event: what lies behind it is not wanted, and what is missing up to it is waited for,
-    /// with the usual time-out as soon as a source has shown it. An event that none shows is up to the event manager,
-    /// which hears of it from the others. A run that is stopped before its known end ends earlier; nothing makes it end
-    /// later.
+    /// Ends the run with this event. Later events are not wanted. Missing fragments up to it are awaited, with the
+    /// usual time-out once a source has shown the event. An event that no source shows here is up to the event manager,
+    /// which learns of it from the other readout units. A run that is stopped before its known end ends earlier;
+    /// nothing makes it end later.
     fn stop_at(&mut self, now: Instant, last: EventKey) {
         if !self.started {
             return;
@@ -567,12 +570,13 @@ impl Readout {
         stop.announced && self.table.base() >= stop.end
     }
 
-    /// No event is needed any more: drops everything that is still held, and begins the final report.
+    /// Drops everything that is still held, since no event is needed any more, and begins the final report.
     pub(super) fn finish(&mut self) {
         self.end_collating();
         let mut in_flight = 0;
         for source in 0..self.sources.len() {
-            // A builder unit may have written what it was sent: the release was lost with the event manager.
+            // A builder unit may have written the fragments that it was sent: the release was lost with the event
+            // manager.
             let sent = self.table.answered_of(source);
             let withdrawn = self.table.withdraw(source, 0..NEVER);
             let input = &self.sources[source];
@@ -586,7 +590,7 @@ impl Readout {
         self.final_report = Some(ReportCursor { sent: 0, in_flight });
     }
 
-    /// What is said after the end: the last report, then how much was still held.
+    /// Returns the next message after the end: the last report, then the number of fragments that were still held.
     fn next_final_message(&mut self, now: Instant) -> Option<Message> {
         let cursor = self.final_report?;
         let mut left = self.report(now).chain(self.histograms()).skip(cursor.sent);
@@ -602,19 +606,19 @@ impl Readout {
     }
 }
 
-/// Which events are settled: everything before `head`, the oldest event that some source may still contribute to.
+/// Settling of events: everything before `head`, the oldest event that some source may still contribute to, is settled.
 ///
-/// Each source has a frontier, before which it delivered or will not deliver; `head` is the smallest frontier of the
-/// sources that events wait for. Only when every source has left `head` behind is the smallest looked for again, so
-/// that this costs a constant time per fragment on average.
+/// Each source has a frontier, before which it has delivered or will not deliver. `head` is the smallest frontier of
+/// the sources that events wait for. It is determined anew only when every source has passed `head`, so that the cost
+/// per fragment is constant on average.
 impl Readout {
-    /// A source has come further, or events have begun or ceased to wait for it.
+    /// Notes that a source has advanced, or that events have begun or ceased to wait for it.
     pub(super) fn moved(&mut self, now: Instant, source: usize) {
         self.note_frontier(source);
         self.advance(now);
     }
 
-    /// Takes note of a source's frontier and of whether the event at `head` waits for it.
+    /// Updates a source's frontier and whether the event at `head` waits for it.
     pub(super) fn note_frontier(&mut self, source: usize) {
         let input = &mut self.sources[source];
         let frontier = input.current_frontier();
@@ -623,7 +627,7 @@ impl Readout {
         input.frontier = frontier;
     }
 
-    /// Settles all events that wait for no source any more.
+    /// Settles all events that no longer wait for a source.
     pub(super) fn advance(&mut self, now: Instant) {
         let before = self.head;
         while self.started && self.behind == 0 {
@@ -645,13 +649,13 @@ impl Readout {
         self.watch(now, moved);
     }
 
-    /// Everything before `end` is settled.
+    /// Settles everything before `end`.
     fn settle(&mut self, end: Position) {
         if end <= self.head {
             return;
         }
         let (sources, timeline) = (&mut self.sources, &self.timeline);
-        // Asked once of each event for each source that has no fragment in it.
+        // Called once per event for each source that has no fragment in it.
         self.table.settle(self.head..end, |source, position| {
             let cause = sources[source].missing_cause(position);
             if let Some(cause) = cause.filter(|&cause| cause != Cause::Masked) {
@@ -663,13 +667,13 @@ impl Readout {
         self.set_head(end);
     }
 
-    /// Moves `head` and counts anew the sources that it waits for.
+    /// Moves `head` and recounts the sources that it waits for.
     pub(super) fn set_head(&mut self, head: Position) {
         self.head = head;
         self.behind = self.sources.iter().filter(|source| source.frontier <= head).count();
     }
 
-    /// Events at `head` that were released before they were settled need not be waited for.
+    /// Skips events at `head` that were released before they were settled.
     pub(super) fn skip_released(&mut self, now: Instant) {
         let mut head = self.head;
         while self.table.is_released(head) {
@@ -683,7 +687,7 @@ impl Readout {
         }
     }
 
-    /// Whether nothing more can come: every source has ended, has nothing that waits, and is not waited for.
+    /// Whether no source can deliver any more: each has ended, has no waiting fragments, and is not awaited.
     pub(super) fn is_exhausted(&self) -> bool {
         let any_required = self.has_needed_source();
         self.sources.iter().all(|source| source.is_done(any_required)) && self.head >= self.opened()

@@ -1,15 +1,15 @@
-//! Sources taken out in mid-run and taken in again, and connections whose bytes made no sense.
+//! Sources that are masked and unmasked in mid-run, and connections whose framing was lost.
 //!
 //! ```text
-//!             mask                 unmask        first fragment that goes on with the run's numbers
+//!             mask                 unmask        first fragment that continues the run's numbers
 //!  takes part ----> masked from K ---------> asked back ----> takes part from L on
 //!                        ^                       |
 //!                        +---------mask----------+
 //! ```
-//! K and L are chosen here, where the source's fragments are: nothing that came before a mask is thrown away, and no event waits for
-//! a source that was asked back and says nothing. One that is a little behind the others is waited for from the oldest event on that is
-//! not settled. Both are reported, and every event from K up to L says of the source that it was
-//! masked, so that builder units need not know of masks.
+//! This module chooses K and L, since the source's fragments are here: no fragment that came before a mask is dropped,
+//! and no event waits for a source that was asked back and sends nothing. A source that is slightly behind the others
+//! is awaited from the oldest unsettled event on. Both keys are reported, and every event from K up to L carries the
+//! source as masked, so that builder units need not know of masks.
 
 use super::FramingError;
 use super::machine::Readout;
@@ -21,25 +21,26 @@ use arrayvec::ArrayVec;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, Requirement};
 
-/// The keys at which a source was masked and took part again, in turns.
+/// The keys at which a source was masked and took part again, alternating.
 type Turns = ArrayVec<EventKey, { ReportEntry::MOST_TURNS }>;
 
-/// In which events a source does not take part.
+/// The events in which a source does not take part.
 #[derive(Debug)]
 pub(super) struct Masking {
-    /// The first one; [`NEVER`] where it was never masked.
+    /// The first masked event; [`NEVER`] if the source was never masked.
     from: Position,
-    /// One past the last one; [`NEVER`] while it is masked.
+    /// One past the last masked event; [`NEVER`] while the source is masked.
     to: Position,
-    /// It is to take part again.
+    /// Whether the source is to take part again.
     is_asked_back: bool,
-    /// The key at which this readout unit began, where the source took part; [`EventKey::MIN`] where that is the run's first one.
+    /// The key at which this readout unit began, if the source took part; [`EventKey::MIN`] if that is the run's first
+    /// one.
     begun: Option<EventKey>,
     turns: Turns,
 }
 
 impl Masking {
-    /// A source that takes part, or one that does not in the whole run, by configuration.
+    /// Creates the state of a source that takes part, or that never does because of the configuration.
     pub(super) fn new(never_takes_part: bool) -> Self {
         let from = if never_takes_part { 0 } else { NEVER };
         Self { from, to: NEVER, is_asked_back: false, begun: None, turns: Turns::new() }
@@ -51,7 +52,7 @@ impl Masking {
         self.from <= position && position < self.to
     }
 
-    /// Whether the source took no part in this event, of which that was said at any time of the run.
+    /// Whether the source was masked in this event, by the record of the whole run.
     pub(super) fn has_covered(&self, key: EventKey) -> bool {
         let turns = self.turns.iter().take_while(|&&turn| turn <= key);
         turns.count() % 2 == 1
@@ -62,39 +63,42 @@ impl Masking {
         self.from < NEVER && self.to == NEVER
     }
 
-    /// One past the last event in a row, from `next` on, in which the source takes part; at most `next` where it does not in that one.
+    /// Returns one past the last consecutive event, from `next` on, in which the source takes part; at most `next` if
+    /// it does not take part in that one.
     #[inline]
     pub(super) const fn wanted_end(&self, next: Position) -> Position {
         if next < self.from || self.to == NEVER { self.from } else { NEVER }
     }
 
-    /// The event at `next`, or the first one behind it in which the source takes part; [`NEVER`] while it is masked.
+    /// Returns `next`, or the first later event in which the source takes part; [`NEVER`] while it is masked.
     pub(super) const fn first_wanted(&self, next: Position) -> Position {
         if self.covers(next) { self.to } else { next }
     }
 
-    /// For reports: 0 takes part, 1 masked, 2 asked back.
+    /// Returns the state for reports: 0 takes part, 1 masked, 2 asked back.
     pub(super) const fn state(&self) -> u64 {
         if self.is_open() { 1 + self.is_asked_back as u64 } else { 0 }
     }
 
-    /// The key at which this readout unit began, where the source took part; [`EventKey::MIN`] where that is the run's first one.
+    /// Returns the key at which this readout unit began, if the source took part; [`EventKey::MIN`] if that is the
+    /// run's first one.
     pub(super) const fn begun(&self) -> Option<EventKey> {
         self.begun
     }
 
-    /// The keys at which the source was masked and took part again, in turns.
+    /// Returns the keys at which the source was masked and took part again, alternating.
     pub(super) fn turns(&self) -> impl Iterator<Item = EventKey> + '_ {
         self.turns.iter().copied()
     }
 
-    /// Masked from here on. An earlier mask whose events are not all settled goes on, since of two at once nothing is known.
+    /// Masks the source from here on. An earlier mask whose events are not all settled is extended, since only one mask
+    /// can be recorded at a time.
     fn begin(&mut self, from: Position, key: EventKey, head: Position) -> Position {
         let ended = self.turns.last().copied().filter(|_| self.to != NEVER && self.to > head);
         if ended.is_none() {
             self.from = from;
         }
-        // It may have been reported where the earlier one ends.
+        // The mask may have been reported to begin where the earlier one ends.
         self.turns.push(ended.unwrap_or(key));
         self.to = NEVER;
         self.is_asked_back = false;
@@ -111,8 +115,8 @@ impl Masking {
 }
 
 impl Readout {
-    /// The event manager says whether a source takes part. Of a source that is not one of these, that triggers, or that the
-    /// configuration masks, it says nothing.
+    /// Masks or unmasks a source as the event manager requests. Ignores requests for sources of other readout units,
+    /// for trigger sources, and for sources that the configuration masks.
     pub(super) fn mask_or_unmask(&mut self, now: Instant, mask: Mask) {
         let Some(source) = self.source_index(mask.source) else { return };
         let input = &mut self.sources[source];
@@ -127,8 +131,8 @@ impl Readout {
         }
     }
 
-    /// From now on a source does not take part: events neither wait for it nor hold it, and what it sends is dropped and counted. What
-    /// has come of it stays.
+    /// Masks a source: events neither wait for it nor hold it, and its further fragments are dropped and counted.
+    /// Fragments that have arrived stay.
     fn mask(&mut self, now: Instant, source: usize) {
         let (head, started) = (self.head, self.started);
         let last = self.sources[source].sequence.last();
@@ -136,21 +140,21 @@ impl Readout {
         let key = self.timeline.key(from);
         let input = &mut self.sources[source];
         let from = input.masking.begin(from, key, head);
-        // What lies beyond the window has been placed in no event.
+        // Fragments beyond the window have been placed in no event.
         self.drop_waiting(source, Cause::Masked);
         let withdrawn = self.table.withdraw(source, from..NEVER);
         let input = &mut self.sources[source];
         input.account.dropped.add(Cause::Masked, withdrawn);
         if input.is_restarted() {
-            // What becomes of its numbers is looked at when it takes part again.
+            // Its numbers are compared again when it takes part again.
             input.standing = Standing::Following;
         }
         self.stop_collating(now, source);
         self.moved(now, source);
     }
 
-    /// The run begins, or this readout unit in mid-run: a source that is masked already takes no part from the first
-    /// event on.
+    /// Applies masks when the run begins, or this readout unit begins in mid-run: a source that is masked by then does
+    /// not take part from the first event on.
     pub(super) fn begin_masked(&mut self, origin: EventKey) {
         let first = self.timeline.key(ORIGIN);
         for Masking { turns, begun, .. } in self.sources.iter_mut().map(|source| &mut source.masking) {
@@ -159,8 +163,8 @@ impl Readout {
         }
     }
 
-    /// A fragment of a source that is masked: whether it is the first one with which the source takes part again. It may also show that
-    /// a later one will be, for which events wait from now on.
+    /// Whether this fragment of a masked source is the first one with which the source takes part again. It may also
+    /// show that a later one will be; events wait for that one from now on.
     pub(super) fn comes_back(&mut self, source: usize, fragment: &Received) -> bool {
         let newest = self.timeline.resync();
         let input = &mut self.sources[source];
@@ -168,7 +172,8 @@ impl Readout {
             return false;
         }
         if input.resync != newest {
-            // Its numbers were compared with those of a count that is over: all began again since, and so did it.
+            // Its numbers were compared with those of a count that is over. All sources have restarted since, and so
+            // has this one.
             self.join(source);
         }
         // Its numbers were not checked while it was masked.
@@ -179,9 +184,9 @@ impl Readout {
         input.sequence.keep_up(head);
         let raw = fragment.meta.raw_id;
         let Step::Forward(position) = input.sequence.step(raw, fragment.restarts, head) else { return false };
-        // A source that is a little behind the others would stay so for ever if events did not wait for it: from the
-        // oldest unsettled event on they do. One that is far behind catches up first, which is quicker while its data
-        // is thrown away.
+        // A source that is slightly behind the others would stay behind forever if events did not wait for it, so they
+        // do from the oldest unsettled event on. A source that is far behind catches up first, which is faster while
+        // its data is dropped.
         let to = position.max(head);
         if to >= end || to - position > window {
             return false;
@@ -195,15 +200,15 @@ impl Readout {
         position == to
     }
 
-    /// Which sources do not take part, for a new event manager.
+    /// Returns the masks of sources for a new event manager.
     pub(super) fn masks(&self) -> impl Iterator<Item = Message> + '_ {
         let commanded = |source: &&super::source::Source| source.requirement != Requirement::Masked;
         let masked = self.sources.iter().filter(commanded).filter(|source| source.masking.state() == 1);
         masked.map(|source| Message::Mask(Mask { source: source.id, is_masked: true }))
     }
 
-    /// A source's bytes made no sense: all of the lost bytes count as one dropped fragment. The
-    /// connection is closed and [`Readout::source_disconnected`] follows.
+    /// Handles lost framing of a source: all lost bytes count as one dropped fragment. The connection is closed and
+    /// [`Readout::source_disconnected`] follows.
     pub fn framing_lost(&mut self, source: usize, error: FramingError) {
         let input = &mut self.sources[source];
         input.account.received += 1;

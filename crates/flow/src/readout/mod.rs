@@ -6,9 +6,10 @@
 //!                                     late, out of sync: counted       +--> answer <-- request -- BU
 //!                                                                      +--> freed  <-- release -- EVM
 //! ```
-//! An event is *settled* when every required source has delivered or is known not to: its stream went on, it was
-//! silent for too long while it was read, its connection ended. What is not released stays; a full table or window
-//! takes no more from the sources ([`Readout::room`]), and TCP makes them wait.
+//! An event is *settled* when every required source has delivered its fragment or is known not to: the source continued
+//! with a later event, it was silent for longer than its time-out while it was read, or its connection ended. Events
+//! stay in the table until they are released. A full table or window takes no more fragments from the sources
+//! ([`Readout::room`]), and TCP applies back-pressure to them.
 
 mod announcing;
 mod beginning;
@@ -51,7 +52,7 @@ pub enum Format {
     Ferol,
     /// Generic fragments: a hello, then a header of 32 bytes in front of each payload.
     Generic,
-    /// Frames that a layout, or the name of a format, describes; in a stream, or in datagrams.
+    /// Frames that a layout or a named format describes, in a stream or in datagrams.
     Described,
 }
 
@@ -69,45 +70,47 @@ pub enum OnClose {
 /// One source of a readout unit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct SourceConfig {
-    /// Its id, as its fragments carry it.
+    /// The source id that the fragments carry.
     pub id: SourceId,
-    /// How the bytes of its connection are framed; `None` for an e-link of a card, which has no connection.
+    /// Framing of the connection's bytes; `None` for an e-link of a card, which has no connection.
     pub format: Option<Format>,
-    /// What its absence means.
+    /// Whether events wait for the source, and what its absence means.
     pub requirement: Requirement,
     /// Width of its event counter in bits, 8 to 64: 24 for a FED.
     pub counter_bits: u8,
     /// The counter's value in the run's first event.
     pub first: u64,
-    /// `first` is a guess: counting may begin with another number.
+    /// Whether `first` is a guess, so that counting may begin with another number.
     pub begins_anywhere: bool,
-    /// Its counter runs on from run to run, for itself: the first number that comes is that of the run's first event.
+    /// Whether the counter runs on from run to run: the first number received is that of the run's first event.
     pub runs_free: bool,
-    /// The longest fragment that is believed, in bytes.
+    /// The longest accepted fragment, in bytes.
     pub max_fragment: u32,
-    /// What the end of its connection means.
+    /// The meaning of the end of its connection.
     pub on_close: OnClose,
-    /// Its bytes are a recording, which waits for others however far it is ahead of them.
+    /// Whether the bytes are a recording, which waits for other sources however far it is ahead of them.
     pub is_recorded: bool,
     /// Whether the checksums of its fragments are computed.
     pub check_crc: bool,
-    /// Its numbers are taken at their word: any believable step ahead is taken at once, and what follows does not correct it.
+    /// Whether the event numbers are trusted: any plausible step ahead is accepted at once, and later fragments do not
+    /// correct it.
     pub trusts_numbers: bool,
-    /// Its event numbers grow, but not by one: the times of pulses, say. Such events are numbered from 1 on by what the
-    /// sources of this readout unit show, each once none of them can show a lower one any more.
+    /// Whether the event numbers grow, but not by one (for example pulse times). Such events are numbered from 1 by
+    /// what the sources of this readout unit show, each as soon as no source can show a lower number.
     pub numbers_grow: bool,
-    /// Where its numbers grow: a fragment may be overtaken by so many others, which are put in order behind it.
+    /// With `numbers_grow`: the number of later fragments that may overtake a fragment. They are put in order behind
+    /// it.
     pub reorder: u8,
-    /// If its numbers grow: each fragment waits so long for fragments that it may have overtaken.
+    /// With `numbers_grow`: how long each fragment waits for fragments that it may have overtaken.
     pub reorder_timeout: Duration,
-    /// Consecutive frames of one event become one fragment, and the next frame is waited for so long; `None` makes each
-    /// frame a fragment. Of described frames alone.
+    /// How long to wait for the next frame when consecutive frames of one event form one fragment; `None` makes each
+    /// frame a fragment. For described frames only.
     pub gather: Option<Duration>,
 }
 
 impl SourceConfig {
-    /// A required source with the usual settings of its format: counter of 24 (FED) or 64 bits that begins at 1,
-    /// fragments up to 16 MiB, checksums checked, waited for after a disconnection.
+    /// Returns a required source with the default settings of its format: a counter of 24 (FED) or 64 bits that begins
+    /// at 1, fragments up to 16 MiB, checksums checked, waited for after a disconnection.
     pub const fn new(id: SourceId, format: Format) -> Self {
         let counter_bits = match format {
             Format::Ferol => 24,
@@ -133,8 +136,8 @@ impl SourceConfig {
         }
     }
 
-    /// The same for a source whose frames are described, with their counter: the event counter, or without one the
-    /// frame counter, or without either the number of frames received.
+    /// Returns the same for a source with described frames and their counter: the event counter, else the frame
+    /// counter, else the number of frames received.
     pub fn of_frames(id: SourceId, framing: &impl Framing, has_event: bool) -> Self {
         let widths = framing.widths();
         let counter_bits = if has_event { widths.event } else { widths.sequence };
@@ -142,47 +145,48 @@ impl SourceConfig {
         Self { counter_bits, max_fragment, ..Self::new(id, Format::Described) }
     }
 
-    /// The same for an e-link of a card, whose events have numbers of `counter_bits` bits.
+    /// Returns the same for an e-link of a card, whose event numbers have `counter_bits` bits.
     pub const fn of_card(id: SourceId, counter_bits: u8) -> Self {
         Self { format: None, counter_bits, ..Self::new(id, Format::Generic) }
     }
 }
 
-/// A readout unit.
+/// Configuration of a readout unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReadoutConfig {
-    /// Its index among the readout units.
+    /// Index among the readout units.
     pub index: u16,
-    /// There is no other readout unit.
+    /// Whether this is the only readout unit.
     pub is_alone: bool,
-    /// The sources show together with which number counting begins; all of them are here, and may begin anywhere.
+    /// Whether the sources together show the number at which counting begins. All of them are in this unit, and may
+    /// begin anywhere.
     pub first_is_open: bool,
-    /// Its sources; at most 65,535.
+    /// Sources; at most 65,535.
     pub sources: Vec<SourceConfig>,
-    /// How many builder units may ask; room for their requests is laid out before the run.
+    /// Number of builder units that may send requests; room for their requests is allocated before the run.
     pub builders: u16,
     /// No source is read more than this many event numbers past the oldest incomplete event. At most `capacity`.
     pub window: u32,
-    /// Events held, those included that are complete and not released. Rounded up to a power of two.
+    /// Number of events held, including complete ones that are not released. Rounded up to a power of two.
     pub capacity: u32,
-    /// The largest believed jump of a source's counter, in events; at most a quarter of the counter's range.
+    /// The largest plausible jump of a source's counter, in events; at most a quarter of the counter's range.
     pub plausibility: u64,
     /// How long the oldest incomplete event waits for a source that is being read.
     pub source_timeout: Duration,
-    /// How long a source that started its numbering again waits for the trigger source's declaration, and how long
-    /// after that declaration the others may take to follow, while they are read. Longer than `source_timeout`.
+    /// How long a source that restarted its numbering waits for the trigger source's declaration, and how long after
+    /// that declaration the other sources may take to follow, while they are read. Longer than `source_timeout`.
     pub resync_timeout: Duration,
-    /// The trigger source, if it is one of this readout unit's.
+    /// The trigger source, if it belongs to this readout unit.
     pub trigger: Option<SourceId>,
-    /// Another readout unit has the trigger source: resynchronisations are declared there.
+    /// Whether another readout unit has the trigger source and declares resynchronisations.
     pub trigger_elsewhere: bool,
-    /// What is counted of its sources' fragments, beside the account of them.
+    /// Histograms of the sources' fragments, in addition to their accounts.
     pub histograms: Vec<HistogramConfig>,
 }
 
 impl ReadoutConfig {
-    /// A readout unit with these sources and settings that fit a small run: one builder, 1,024 events of window,
-    /// 4,096 held, jumps up to 100,000, time-outs of 1 s and 5 s, no trigger source.
+    /// Returns a readout unit with these sources and settings for a small run: one builder, a window of 1,024 events,
+    /// 4,096 events held, jumps up to 100,000, time-outs of 1 s and 5 s, no trigger source.
     pub const fn new(index: u16, sources: Vec<SourceConfig>) -> Self {
         Self {
             index,
@@ -201,10 +205,10 @@ impl ReadoutConfig {
         }
     }
 
-    /// Checks what [`Readout::new`] relies on; that one makes do with what is wrong.
+    /// Checks what [`Readout::new`] relies on. `Readout::new` itself tolerates wrong values.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error found.
     pub fn check(&self) -> Result<(), ReadoutConfigError> {
         if self.sources.len() > usize::from(u16::MAX) {
             return Err(ReadoutConfigError::Sources(self.sources.len()));
@@ -241,30 +245,30 @@ impl ReadoutConfig {
     }
 }
 
-/// What is wrong with a readout unit's configuration.
+/// An error in a readout unit's configuration.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReadoutConfigError {
     /// More sources than an announcement can count.
     #[error("a readout unit has at most 65,535 sources, not {0}")]
     Sources(usize),
-    /// An id stands twice.
+    /// Two sources have the same id.
     #[error("source {0} is configured twice: each source of a readout unit has an id of its own")]
     Twice(SourceId),
-    /// The trigger source is somewhere else.
+    /// The trigger source does not belong to this readout unit.
     #[error("the trigger source {0} is not a source of this readout unit")]
     Trigger(SourceId),
     /// The counter is too narrow or too wide.
     #[error("the event counter of source {source_id} has {bits} bits: it must have 8 to 64")]
     CounterBits {
-        /// Whose.
+        /// The source.
         source_id: SourceId,
-        /// Its configured width.
+        /// The configured width.
         bits: u8,
     },
-    /// The believed jump is too long for a counter.
+    /// The plausible jump is too long for a counter.
     #[error("the plausibility of {plausibility} events is more than a quarter of the counter of source {source_id}")]
     Plausibility {
-        /// Whose counter.
+        /// The source.
         source_id: SourceId,
         /// The configured jump, in events.
         plausibility: u64,
@@ -277,17 +281,17 @@ pub enum ReadoutConfigError {
         /// The configured capacity, in events.
         capacity: u32,
     },
-    /// Sources would be left behind before the slowest could time out.
+    /// The resynchronisation time-out would leave sources behind before the slowest can time out.
     #[error("the resynchronisation time-out must be longer than the source time-out")]
     ResyncTimeout,
 }
 
-/// The boundary of the next fragment cannot be found any more; the connection must be closed.
+/// The boundary of the next fragment cannot be found; the connection must be closed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{cause} in a source's stream, {bytes_discarded} B discarded: the connection is closed")]
 pub struct FramingError {
-    /// What is wrong: `framing_lost` or `oversize`.
+    /// The cause: `framing_lost` or `oversize`.
     pub cause: Cause,
-    /// Bytes that were received and could not be used.
+    /// Number of bytes that were received and could not be used.
     pub bytes_discarded: u64,
 }

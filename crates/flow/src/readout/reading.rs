@@ -1,13 +1,14 @@
-//! Which of the numbers that are held are right: the explanation that costs least.
+//! Selects the numbers of held fragments that are right, by the explanation with the least cost.
 //!
-//! An explanation picks the numbers that are right, its members, which grow from one to the next. Every other number needs a reason:
+//! An explanation picks the numbers that are right. These are its members, and they increase from one to the next.
+//! Every other number needs a reason:
 //! ```text
 //!   last 1523 |  2548  1525         1525 is right; 2548 is wrong and replaces 1524                        cost 2
 //!                                   2548 is right behind a gap; 1525 is wrong                             cost 3
 //!   last 1523 |  1525  1524  1526   1525 and 1526 are right; 1524 is where it belongs, and came late      cost 1
 //!   last 1523 |  1523  1524         1524 is right; 1523 came twice                                        cost 1
 //! ```
-//! A dynamic programme over at most nine numbers finds it; only sources in doubt pay for that.
+//! A dynamic programme over at most nine numbers finds the explanation. Only sources in doubt pay for this.
 
 use super::doubt::{MOST_HELD, NEAR, Verdict};
 use super::machine::Readout;
@@ -17,29 +18,29 @@ use super::table::Position;
 use crate::messages::{FragmentFlags, FragmentMeta, NumberingKind};
 use arrayvec::ArrayVec;
 
-/// Numbers that are compared at once.
+/// The most numbers that are compared at once.
 const MOST: usize = MOST_HELD + 1;
 
-/// What a wrong number costs.
+/// Cost of a wrong number.
 pub(super) const WRONG: i32 = 2;
 
-/// What a number costs that came twice, or late.
+/// Cost of a number that was sent twice or came late.
 pub(super) const KNOWN: i32 = 1;
 
-/// The cost of a row of missing numbers in front of a member that no other fragment accounts for.
+/// Cost of a run of missing numbers in front of a member that no other fragment accounts for.
 const GAP: i32 = 1;
 
-/// Numbers behind the last one that count as sent twice.
+/// How far behind the last number a number still counts as sent twice.
 const RECENT: u64 = 8;
 
-/// A fragment that is held, as far as its number goes.
+/// The number of a held fragment.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Number {
-    /// It says this.
+    /// The fragment has this number.
     Says(u64),
-    /// It says this, and is known to be damaged.
+    /// The fragment has this number and is known to be damaged.
     Damaged(u64),
-    /// The framer gave it up, or the counter cannot show such a number.
+    /// The framer gave the fragment up, or the counter cannot show such a number.
     Unknown,
 }
 
@@ -59,23 +60,22 @@ impl Number {
     }
 }
 
-/// Where an explanation begins.
+/// The start of an explanation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Start {
-    /// Behind the last number, where so many fragments were lost meanwhile whose numbers are not known.
+    /// Behind the last number. Meanwhile `gone` fragments with unknown numbers were lost.
     Last { gone: u64 },
-    /// Anywhere: the numbering starts again.
+    /// Anywhere: the numbering restarts.
     Anew,
 }
 
-/// An explanation.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Reading {
-    /// The places of its members among the numbers that are held, a bit each.
+    /// Indices of its members among the held numbers, as a bit mask.
     members: u16,
-    /// Those in front of which numbers are missing.
+    /// Members with missing numbers in front of them, as a bit mask.
     gaps: u16,
-    /// Missing numbers that no wrong number accounts for.
+    /// Number of missing numbers that no wrong number accounts for.
     missing: u64,
     pub(super) cost: i32,
 }
@@ -85,18 +85,18 @@ impl Reading {
         self.members & 1 << place != 0
     }
 
-    /// Whether numbers are missing in front of the member at this place.
+    /// Whether numbers are missing in front of the member at `place`.
     pub(super) const fn has_gap_before(&self, place: usize) -> bool {
         self.gaps & 1 << place != 0
     }
 
-    /// The places of its members.
+    /// Returns the places of the members.
     pub(super) fn members(&self) -> impl DoubleEndedIterator<Item = usize> + use<> {
         let members = self.members;
         (0..MOST).filter(move |place| members & 1 << place != 0)
     }
 
-    /// How many numbers are missing that no wrong number accounts for.
+    /// Returns the number of missing numbers that no wrong number accounts for.
     pub(super) const fn missing(&self) -> u64 {
         self.missing
     }
@@ -105,17 +105,17 @@ impl Reading {
         self.members.count_ones()
     }
 
-    /// The same without the member at this place.
+    /// Removes the member at `place`.
     pub(super) const fn without(&mut self, place: usize) {
         self.members &= !(1 << place);
     }
 
-    /// The first member behind its first one that has numbers missing in front of it.
+    /// Returns the first member after the first one that has missing numbers in front of it.
     pub(super) fn gap(&self) -> Option<usize> {
         self.members().skip(1).find(|&place| self.has_gap_before(place))
     }
 
-    /// The same up to before the first member behind its first one that has numbers missing in front of it.
+    /// Cuts the explanation off before the first member, after the first one, that has missing numbers in front of it.
     pub(super) fn until_gap(mut self) -> Self {
         if let Some(gap) = self.gap() {
             self.members &= (1 << gap) - 1;
@@ -130,33 +130,34 @@ impl Reading {
         Self { members: self.members | bit, gaps, missing, cost: self.cost + link.cost }
     }
 
-    /// The cheaper one comes first; of equals the one with more members, then the one of which less is missing, then that of earlier
-    /// ones.
+    /// The sort key, best first: lower cost, then more members, then fewer missing numbers, then earlier members.
     fn rank(&self) -> (i32, u32, u64, u16) {
         (self.cost, u32::MAX - self.len(), self.missing, self.members)
     }
 }
 
-/// What it costs that a member follows another one.
+/// Cost of one member following another.
 #[derive(Copy, Clone)]
 struct Link {
     cost: i32,
     /// Whether numbers are missing between them.
     is_gap: bool,
-    /// How many are missing, if every possibly wrong number accounts for one.
+    /// How many numbers are missing if every possibly wrong number accounts for one.
     missing: u64,
 }
 
-/// The numbers that are held of a source.
+/// The held numbers of a source.
 pub(super) struct Numbers<'a> {
     pub(super) held: ArrayVec<Number, MOST>,
     pub(super) sequence: &'a Sequence,
-    /// Several fragments of an event are usual: a fragment with the same number never belongs to another event.
+    /// Whether several fragments per event are usual. A fragment with the same number then never belongs to another
+    /// event.
     pub(super) may_repeat: bool,
 }
 
 impl Numbers<'_> {
-    /// The explanation that costs least, among those of which the first member may be so, and the others may follow.
+    /// Returns the explanation with the least cost whose first member satisfies `may_begin` and whose other members may
+    /// follow.
     pub(super) fn best(
         &self,
         start: Start,
@@ -180,18 +181,18 @@ impl Numbers<'_> {
         best
     }
 
-    /// The one according to which the numbering starts again, where `forward` is that according to which it goes on.
+    /// Returns the explanation in which the numbering restarts. `forward` is the explanation in which it continues.
     pub(super) fn anew(&self, forward: Reading, may_begin: impl Fn(usize) -> bool) -> Reading {
         let anew = self.best(Start::Anew, &may_begin, |_| true);
         let goes_on = |place| forward.has(place) && forward.gaps == 0;
-        // What goes on where the old numbering was does not go on behind a gap in a new one.
+        // A number that continues the old numbering does not continue a new one behind a gap.
         match anew.gap().filter(|&gap| goes_on(gap)) {
             Some(gap) => self.best(Start::Anew, may_begin, |place| place < gap),
             None => anew,
         }
     }
 
-    /// What a number costs that is no member.
+    /// Returns the cost of a number that is not a member.
     fn alone(&self, start: Start, place: usize) -> i32 {
         let is_recent = |raw: u64| {
             let behind = self.sequence.between(raw, self.sequence.last_raw());
@@ -216,13 +217,13 @@ impl Numbers<'_> {
         }
     }
 
-    /// How many other fragments say the same.
+    /// Returns how many other fragments have the same number.
     fn twice(&self, place: usize) -> i32 {
         let says = |one: &usize| *one != place && self.held[*one].said() == self.held[place].raw();
         (0..self.held.len()).filter(says).count() as i32
     }
 
-    /// That a member follows another one, or the last number.
+    /// Returns the link from `before`, or from the last number, to the member at `place`.
     fn link(&self, start: Start, before: Option<usize>, place: usize) -> Option<Link> {
         let from = before.map_or(Some(self.sequence.last_raw()), |before| self.held[before].raw())?;
         let to = self.held[place].raw()?;
@@ -231,16 +232,16 @@ impl Numbers<'_> {
             return None;
         }
         let missing = if apart.is_multiple_of(step) { apart / step - 1 } else { apart - 1 };
-        // One that came late lies shortly before the member, as others do that are held.
+        // A late number lies shortly before the member, as other held numbers do.
         let most_late = step.saturating_mul(MOST as u64);
         let is_inside = |raw: u64| {
             (1..apart).contains(&self.sequence.between(from, raw)) && self.sequence.between(raw, to) <= most_late
         };
         let says = |one: &usize| self.held[*one].said().filter(|_| *one != place && Some(*one) != before);
-        // Numbers of this gap, wherever they are held.
+        // Held numbers that belong in this gap, wherever they are held.
         let late = (0..self.held.len()).filter(|one| says(one).is_some_and(is_inside)).count() as u64;
         let between = before.map_or(0, |before| before + 1)..place;
-        // Sent twice or late, to all appearance, which costs less than a wrong number.
+        // Whether the number seems to be sent twice or late, which costs less than a wrong number.
         let is_again = |one: usize, raw: u64| {
             raw == to || self.sequence.between(raw, from) < RECENT || self.alone(start, one) == KNOWN
         };
@@ -255,12 +256,13 @@ impl Numbers<'_> {
         };
         let unknown = between.clone().filter(|&one| stands_for_one(one, false)).count() as u64 + gone;
         let lost = missing.saturating_sub(late + unknown);
-        // Wrong ones after all, perhaps. For one that costs as much more as a gap does, for several the gap is likelier.
+        // These may be wrong numbers after all. For a single one that costs as much as a gap; for several the gap is
+        // more likely.
         let again = between.clone().filter(|&one| stands_for_one(one, true)).count() as u64;
         let is_gap = lost > 1 || lost > again;
         let is_damaged = matches!(self.held[place], Number::Damaged(_));
         if is_damaged && missing + late > 0 {
-            // The number of a damaged fragment counts only where it is the expected one.
+            // The number of a damaged fragment counts only if it is the expected one.
             return None;
         }
         let alone: i32 = between.map(|one| self.alone(start, one)).sum();
@@ -270,23 +272,23 @@ impl Numbers<'_> {
     }
 }
 
-/// Marks that are compared at once.
+/// The most marks that are compared at once.
 const MOST_MARKS: usize = 8;
 
-/// Bunch crossings in a row that fit at one place alone.
+/// Number of consecutive bunch crossings that fit at only one place.
 const ENOUGH_CROSSINGS: usize = 4;
 
-/// Bunch crossings that agree where only two places are possible.
+/// Number of agreeing bunch crossings that suffice if only two places are possible.
 const ENOUGH_TO_CONFIRM: usize = 2;
 
-/// Time stamps in a row of which the intervals fit at one place alone.
+/// Number of consecutive time stamps whose intervals fit at only one place.
 const ENOUGH_TIMES: usize = 6;
 
-/// Numbers in a row that show that a source goes on with the old numbering after all.
+/// Number of consecutive numbers that show that a source continues the old numbering after all.
 const ENOUGH_NUMBERS: u32 = 3;
 
-/// What the fragments of all sources of one event have in common: bunch crossing, trigger type and time stamp. Marks tell where
-/// fragments belong whose numbers do not.
+/// The properties that the fragments of all sources share in one event: bunch crossing, trigger type and time stamp.
+/// Marks show where fragments belong whose numbers do not.
 ///
 /// ```text
 ///   source 0, event      97   98   99  100  101  102        a row of marks fits at one place alone:
@@ -311,12 +313,12 @@ impl Mark {
         }
     }
 
-    /// Whether it says anything of when its event was.
+    /// Whether the mark contains any timing information.
     pub(super) const fn tells(&self) -> bool {
         self.crossing.is_some() || self.time.is_some()
     }
 
-    /// Whether nothing tells it from a mark of the same event.
+    /// Whether nothing distinguishes it from a mark of the same event.
     fn fits(&self, other: &Self) -> bool {
         let is_other = |one: Option<u16>, two: Option<u16>| one.zip(two).is_some_and(|(one, two)| one != two);
         let tag = |mark: &Self| (mark.tag != 0).then_some(mark.tag);
@@ -324,13 +326,13 @@ impl Mark {
     }
 }
 
-/// Whether a row of marks is of the same events as another one, as far as they show; false if they show nothing.
+/// Whether two rows of marks belong to the same events, as far as they show; false if they show nothing.
 fn is_same_row(row: &[Mark], other: &[Mark]) -> bool {
     if row.len() != other.len() || !row.iter().zip(other).all(|(one, two)| one.fits(two)) {
         return false;
     }
     let crossings = row.iter().zip(other).filter(|(one, two)| one.crossing.is_some() && two.crossing.is_some()).count();
-    // What repeats itself fits in several places.
+    // A row that repeats itself fits in several places.
     let repeats = |period: usize| row.iter().zip(&row[period..]).all(|(one, two)| one.fits(two));
     let times_repeat = |period: usize| intervals_agree(&row[..row.len() - period], &row[period..]);
     crossings >= ENOUGH_CROSSINGS && !(1..=row.len() / 2).any(repeats)
@@ -352,20 +354,20 @@ fn intervals_agree(row: &[Mark], other: &[Mark]) -> bool {
     })
 }
 
-/// What came of a source while its numbering disagreed with the run's.
+/// Evidence from the fragments of a source while its numbering disagreed with the run's.
 #[derive(Debug, Default)]
 pub(super) struct Strayed {
     marks: ArrayVec<Mark, MOST_MARKS>,
     /// The last number.
     raw: u64,
-    /// Numbers that went on, the last ones.
+    /// How many of the latest numbers were consecutive.
     in_a_row: u32,
-    /// Fragments that came since the numbering seemed to start again.
+    /// Fragments that arrived since the numbering seemed to restart.
     count: u64,
 }
 
 impl Strayed {
-    /// So many more fragments came of which nothing is known.
+    /// Counts `count` more fragments of which nothing is known.
     pub(super) const fn skip(&mut self, count: u64) {
         self.count += count;
     }
@@ -385,8 +387,8 @@ impl Strayed {
 }
 
 impl Readout {
-    /// The event of the first member of a row of numbers, if a source restarted its numbering without a word
-    /// and the contents of its fragments say where they belong.
+    /// Returns the event of the first member of a row of numbers, if a source restarted its numbering without a
+    /// declaration and the contents of its fragments show where they belong.
     pub(super) fn realigned(&self, source: usize, row: Reading) -> Option<Position> {
         let input = &self.sources[source];
         if !input.has_joined || !self.declared.is_empty() {
@@ -397,7 +399,7 @@ impl Readout {
         self.place_of(source, &marks, input.sequence.last() + 1)
     }
 
-    /// Whether numbers far ahead are right: of events that the run has not come to, or those of another numbering.
+    /// Decides whether numbers far ahead are right: events that the run has not reached, or another numbering.
     pub(super) fn verdict_on_jump(&self, source: usize, forward: Reading, is_last_word: bool) -> Verdict {
         let (input, even) = (&self.sources[source], forward.until_gap());
         let says =
@@ -415,12 +417,12 @@ impl Readout {
         if self.tells(source) && !is_last_word && !self.resync_declared && is_awaited {
             return Verdict::AwaitOthers;
         }
-        // Times alone compare only where others show as many.
+        // Times alone can be compared only where others show as many.
         let has_crossings = input.doubt.held().any(|one| Mark::of(&one.meta).crossing.is_some());
         if !is_elsewhere || is_long && !has_crossings {
             return self.right(source, forward, is_last_word);
         }
-        // Its counter may be right again: numbers alone do not tell.
+        // The source's counter may be right again; numbers alone do not show this.
         let right = self.right(source, forward, is_last_word);
         let Verdict::Right(row) = right else { return right };
         let agrees = |position: &Position| self.marks_agree(source, row, *position);
@@ -436,7 +438,8 @@ impl Readout {
         }
     }
 
-    /// Whether the marks of a row of numbers are those of other sources' fragments from `position` on, as far as these have come.
+    /// Whether the marks of a row of numbers equal those of other sources' fragments from `position` on, as far as
+    /// these have arrived.
     fn marks_agree(&self, source: usize, row: Reading, position: Position) -> bool {
         let (input, mut same, mut different) = (&self.sources[source], 0, 0);
         let Some(first) = row.members().next().map(|first| input.doubt.raw(first)) else { return false };
@@ -452,17 +455,17 @@ impl Readout {
         different == 0 && same >= ENOUGH_TO_CONFIRM
     }
 
-    /// Whether what is held of a source says when its events were.
+    /// Whether the held fragments of a source contain any timing information.
     fn tells(&self, source: usize) -> bool {
         self.sources[source].doubt.held().any(|one| Mark::of(&one.meta).tells())
     }
 
-    /// Whether the numbers of a source may be another numbering's, as they were before.
+    /// Whether the numbers of a source may belong to a different numbering, as they did before.
     pub(super) fn is_elsewhere(&self, source: usize) -> bool {
         self.sources[source].sequence.is_renumbered() && self.tells(source)
     }
 
-    /// The source started its numbering again, and goes on with the event at `position`.
+    /// Continues a source that restarted its numbering with the event at `position`.
     pub(super) fn realign(&mut self, source: usize, anew: Reading, position: Position, is_last_word: bool) {
         let (key, next) = (self.timeline.key(position), self.key_of_next(source));
         let Some(start) = anew.members().next() else { return };
@@ -475,7 +478,7 @@ impl Readout {
         self.follow(source, anew, is_last_word);
     }
 
-    /// The one event, from `first` on, at which a row of marks of this source fits those of another source.
+    /// Returns the only event, from `first` on, at which a row of this source's marks fits those of another source.
     pub(super) fn place_of(&self, source: usize, marks: &[Mark], first: Position) -> Option<Position> {
         let length = marks.len() as Position;
         if marks.len() < ENOUGH_CROSSINGS {
@@ -494,13 +497,14 @@ impl Readout {
         places.next().is_none().then_some(place)
     }
 
-    /// A fragment came whose source is out of sync. Whether the source goes on with the run from this fragment on, since its numbers do
-    /// after all, or since what the last ones held says where they belong.
+    /// Notes a fragment of a source that is out of sync. Returns whether the source follows the run again from this
+    /// fragment on, since its numbers continue the old ones after all, or since the contents of the latest fragments
+    /// show where they belong.
     pub(super) fn finds_back(&mut self, source: usize, meta: &FragmentMeta) -> bool {
         self.sources[source].strayed.note(meta);
         let input = &self.sources[source];
         let (strayed, sequence) = (&input.strayed, &input.sequence);
-        // One wrong number may have looked like a restart: then as many have come as numbers have passed.
+        // A single wrong number may have looked like a restart. As many fragments as numbers have then passed.
         let passed = sequence.steps_ahead(meta.raw_id).filter(|_| strayed.in_a_row >= ENOUGH_NUMBERS);
         let went_on = passed.filter(|&passed| passed == strayed.count);
         let old = went_on.and_then(|_| sequence.position_ahead(meta.raw_id, self.head));
@@ -523,7 +527,7 @@ impl Readout {
 mod tests {
     use super::*;
 
-    /// The places of the members, and the cost, behind the number 1523.
+    /// Returns the places of the members, and the cost, after the number 1523.
     fn read(held: &[u64]) -> (Vec<usize>, i32) {
         let mut sequence = Sequence::new(24, 1, 100_000, 0);
         sequence.advance(1523, 1523);

@@ -1,4 +1,4 @@
-//! Fragments come in: the plain way, which nearly all take, and the way for everything else.
+//! Input of fragments: the plain path, which nearly all take, and the path for all others.
 
 use super::announcing::Announcing;
 use super::beginning::LOOKED_AHEAD;
@@ -11,7 +11,8 @@ use crate::messages::Received;
 use ropewalk_terms::{Cause, Instant};
 
 impl Readout {
-    /// How many more fragments of a source are taken now; 0 means that it must not be read further (back-pressure).
+    /// Returns how many more fragments of a source are accepted now; 0 means that it must not be read further
+    /// (back-pressure).
     pub fn room(&self, source: usize) -> usize {
         if !self.started || self.finished {
             return 0;
@@ -20,7 +21,7 @@ impl Readout {
         collated.map_or_else(|| self.room_for_numbered(source), |room| room.min(MOST_AT_ONCE))
     }
 
-    /// The same for fragments whose events have their numbers.
+    /// Returns the same for fragments whose events are numbered already.
     pub(super) fn room_for_numbered(&self, source: usize) -> usize {
         let input = &self.sources[source];
         if !input.has_place() && input.doubt.awaits_others() {
@@ -29,7 +30,7 @@ impl Readout {
         if !input.waiting.is_empty() {
             return 0;
         }
-        // What the first to speak says is decided when others are heard, or its time is over.
+        // The numbers of the first source that sends are decided when others have sent, or when its time is over.
         let is_first = !input.has_joined && !input.trusts_numbers;
         if is_first && (self.first_is_open || self.opened() == ORIGIN || self.may_join_soon(source)) {
             return MOST_HELD - input.doubt.len().min(MOST_HELD);
@@ -38,7 +39,7 @@ impl Readout {
         if input.doubt.awaits_others() {
             return 0;
         }
-        // What finds no place anyway is taken and counted.
+        // Fragments that find no place anyway are accepted and counted.
         let unwanted = input.masking.covers(next) || next >= self.stop_end() || next < self.head;
         if unwanted || input.standing != Standing::Following {
             return MOST_AT_ONCE;
@@ -46,20 +47,21 @@ impl Readout {
         self.room_end().saturating_sub(next).min(MOST_AT_ONCE as u64) as usize
     }
 
-    /// One past the last event that any source is read for: the window and the table end there.
+    /// Returns one past the last event that any source is read for, where the window and the table end.
     #[inline]
     pub(super) fn room_end(&self) -> Position {
         (self.head + self.window).min(self.table.limit())
     }
 
-    /// One past the run's last event.
+    /// Returns one past the run's last event.
     #[inline]
     pub(super) fn stop_end(&self) -> Position {
         self.stop.as_ref().map_or(NEVER, |stop| stop.end)
     }
 
-    /// Fragments came from a source, in its order; `fragments` is left empty, with its capacity. There should be no
-    /// more than [`Readout::room`] says. One that the framer gave up (an entry of `FragmentMeta::missing`) is counted.
+    /// Accepts fragments of a source, in its order. Leaves `fragments` empty, with its capacity. There should be no
+    /// more of them than [`Readout::room`] returns. Fragments that the framer gave up (entries of
+    /// `FragmentMeta::missing`) are counted.
     pub fn receive(&mut self, now: Instant, source: usize, fragments: &mut Vec<Received>) {
         let refused = self.takes_nothing();
         self.sources[source].note_arrival(now, fragments, refused.is_none());
@@ -72,7 +74,7 @@ impl Readout {
         }
     }
 
-    /// Takes fragments whose events have their numbers.
+    /// Accepts fragments whose events are numbered already.
     pub(super) fn receive_numbered(&mut self, now: Instant, source: usize, fragments: &mut Vec<Received>) {
         let came = !fragments.is_empty();
         if came && !self.sources[source].has_joined {
@@ -102,7 +104,7 @@ impl Readout {
         self.moved(now, source);
     }
 
-    /// Places fragments that plainly go on, up to the first that does not; says how many those are.
+    /// Places fragments that plainly continue, up to the first one that does not. Returns their number.
     #[inline]
     fn place_plain(&mut self, source: usize, plain_end: Position, fragments: &mut [Received]) -> usize {
         if self.may_begin_anywhere(source) || !self.sources[source].is_going_on() {
@@ -131,7 +133,8 @@ impl Readout {
         }
     }
 
-    /// Why no fragment is taken at all, where none is: the run has not begun, or is over, here or for all.
+    /// Returns why no fragment is accepted at all: the run has not begun, or is over, here or everywhere. `None` if
+    /// fragments are accepted.
     fn takes_nothing(&self) -> Option<Cause> {
         match self {
             Self { finished: true, .. } => Some(Cause::ForcedStop),
@@ -141,7 +144,7 @@ impl Readout {
         }
     }
 
-    /// One past the last event that a source's fragment is placed in without a further look.
+    /// Returns one past the last event in which a source's fragment is placed without a further check.
     fn plain_end(&self, source: usize) -> Position {
         let input = &self.sources[source];
         let wanted = input.masking.wanted_end(input.sequence.last() + 1).min(self.stop_end());
@@ -174,7 +177,8 @@ impl Readout {
         }
     }
 
-    /// A fragment that does not plainly go on: it is placed after a closer look, counted, or put behind what waits.
+    /// Handles a fragment that does not plainly continue: it is placed after further checks, counted, or queued behind
+    /// the waiting ones.
     #[cold]
     fn take_aside(&mut self, now: Instant, source: usize, fragment: Received) {
         self.sources[source].statistics.follow_number(&fragment.meta);
@@ -185,7 +189,7 @@ impl Readout {
                 self.admit_believed(now, source);
                 return;
             }
-            // The next number may be one further.
+            // The next number may be one higher.
             input.doubt.count_gone(input.sequence.last());
             input.count_given_up(cause);
             return;
@@ -205,14 +209,14 @@ impl Readout {
         self.waiting = self.waiting + usize::from(waits) - usize::from(before);
     }
 
-    /// A source has shown where it is in the run.
+    /// Notes that a source has shown its position in the run.
     pub(super) fn joins(&mut self, source: usize) {
         let input = &mut self.sources[source];
         (input.has_joined, input.has_begun) = (true, true);
         self.first_is_open &= input.runs_free;
     }
 
-    /// What becomes of a fragment; gives it back where it must wait.
+    /// Places or counts a fragment. Returns it if it must wait.
     pub(super) fn judge(&mut self, now: Instant, source: usize, fragment: Received) -> Option<Received> {
         let raw = fragment.meta.raw_id;
         let is_masked = {
@@ -230,7 +234,7 @@ impl Readout {
             return self.judge_strayed(now, source, fragment);
         }
         if fragment.restarts {
-            // It says so itself, and that is no number.
+            // The fragment itself declares the restart; this does not depend on its number.
             self.weigh(now, source, true);
             if self.sources[source].believed > 0 {
                 return Some(fragment);
@@ -256,7 +260,7 @@ impl Readout {
         self.judge_believed(now, source, fragment)
     }
 
-    /// The same where the number is not in doubt.
+    /// Does the same for a fragment whose number is not in doubt.
     fn judge_believed(&mut self, now: Instant, source: usize, fragment: Received) -> Option<Received> {
         let raw = fragment.meta.raw_id;
         let input = &mut self.sources[source];
@@ -265,7 +269,8 @@ impl Readout {
         }
         match input.sequence.step(raw, fragment.restarts, self.head) {
             Step::Forward(position) => return self.judge_forward(source, position, fragment),
-            // Where this readout unit began later than the run, a source's first word may be the run's beginning.
+            // If this readout unit began later than the run, the first fragment of a source may come from the beginning
+            // of the run.
             Step::Restart if input.fresh && input.sequence.last() < ORIGIN && !fragment.restarts => {
                 input.account.stale += 1;
             }
@@ -283,7 +288,7 @@ impl Readout {
         None
     }
 
-    /// A fragment of a later event than the last.
+    /// Handles a fragment of an event after the last one.
     fn judge_forward(&mut self, source: usize, position: Position, fragment: Received) -> Option<Received> {
         let (stop_end, room_end, limit) = (self.stop_end(), self.room_end(), self.timeline.limit());
         if position >= limit {
@@ -313,7 +318,7 @@ impl Readout {
         None
     }
 
-    /// Takes in what waited and need not wait any more.
+    /// Takes in waiting fragments that no longer need to wait.
     pub(super) fn admit_waiting(&mut self, now: Instant) {
         if self.waiting == 0 {
             return;
@@ -324,14 +329,14 @@ impl Readout {
                 continue;
             }
             let at = input.waiting_at;
-            // One whose event is not known lies behind everything, and is looked at.
+            // A fragment of an unknown event lies behind all known ones, and is always checked.
             if at < self.room_end() || at >= self.stop_end() || input.masking.covers(at) {
                 self.admit(now, source);
             }
         }
     }
 
-    /// Takes in what waited of a source, where some of it is known to be right.
+    /// Takes in waiting fragments of a source if some of them are known to be right.
     pub(super) fn admit_believed(&mut self, now: Instant, source: usize) {
         if self.sources[source].believed > 0 && self.sources[source].waiting_at == NEVER {
             self.admit(now, source);
@@ -351,7 +356,7 @@ impl Readout {
             };
             let input = &mut self.sources[source];
             if let Some(fragment) = left {
-                // Behind what was found to be right while it was looked at.
+                // The fragment goes behind those that were found to be right while it was checked.
                 let place = if is_believed { 0 } else { input.believed };
                 input.believed += usize::from(is_believed);
                 input.waiting.insert(place, fragment);

@@ -1,5 +1,5 @@
-//! Requests of builder units and their answers: one queue for each builder unit, answered in turn, so that none waits behind the
-//! backlog of another.
+//! Requests of builder units and their answers. Each builder unit has its own queue. The queues are served in turn, so
+//! that no builder unit waits behind the backlog of another.
 
 use super::machine::{Readout, ReadoutAction};
 use super::source::Source;
@@ -10,16 +10,16 @@ use ropewalk_memory::Payload;
 use ropewalk_terms::{Cause, EventKey, Instant, Outcome, Requirement};
 use std::collections::VecDeque;
 
-/// The most requests of one builder unit that wait for their answer; its credit keeps it far below.
+/// The most unanswered requests of one builder unit; its credit keeps it far below.
 const MOST: usize = 1 << 16;
 
-/// Room that is laid out for each builder unit before the run.
+/// Number of requests for which room is allocated per builder unit before the run.
 const USUAL: usize = 1024;
 
 /// Whether a request can be answered.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Ready<T> {
-    /// It can, with this.
+    /// It can be answered, with this value.
     Now(T),
     /// Its event is not settled.
     Later,
@@ -28,7 +28,7 @@ pub(super) enum Ready<T> {
 #[derive(Debug)]
 struct Queue {
     ready: VecDeque<RequestEntry>,
-    /// Their events were not settled when their turn came.
+    /// Requests whose events were not settled when their turn came.
     unsettled: VecDeque<RequestEntry>,
 }
 
@@ -46,22 +46,23 @@ impl Queue {
 #[derive(Debug)]
 pub(super) struct Requests {
     queues: Vec<Queue>,
-    /// Whose turn it is.
+    /// Index of the builder unit whose turn it is.
     turn: usize,
-    /// Requests in all `ready` queues.
+    /// Number of requests in all `ready` queues.
     ready: usize,
-    /// Requests that are waiting for their event.
+    /// Number of requests that wait for their event.
     unsettled: usize,
 }
 
 impl Requests {
-    /// No requests, with room for those of `builders` builder units.
+    /// Creates empty queues with room for the requests of `builders` builder units.
     pub(super) fn new(builders: u16) -> Self {
         let queues = (0..builders).map(|_| Queue::new()).collect();
         Self { queues, turn: 0, ready: 0, unsettled: 0 }
     }
 
-    /// A builder unit wants this. Refused if it is not configured, or has far too many requests.
+    /// Adds a request of a builder unit. Refuses it if the builder unit is not configured, or has far too many
+    /// requests.
     pub(super) fn add(&mut self, builder: u16, entry: RequestEntry) {
         let queue = self.queues.get_mut(usize::from(builder)).filter(|queue| queue.len() < MOST);
         let Some(queue) = queue else { return };
@@ -69,12 +70,12 @@ impl Requests {
         self.ready += 1;
     }
 
-    /// No requests wait.
+    /// Whether no requests wait.
     pub(super) const fn is_empty(&self) -> bool {
         self.ready + self.unsettled == 0
     }
 
-    /// A builder unit is gone, and its requests with it.
+    /// Drops the requests of a lost builder unit.
     pub(super) fn forget(&mut self, builder: u16) {
         if let Some(queue) = self.queues.get_mut(usize::from(builder)) {
             self.ready -= queue.ready.len();
@@ -84,7 +85,7 @@ impl Requests {
         }
     }
 
-    /// More events are settled: what waited may be looked at again.
+    /// Makes waiting requests ready to be checked again after more events were settled.
     pub(super) fn look_again(&mut self) {
         if self.unsettled == 0 {
             return;
@@ -92,14 +93,14 @@ impl Requests {
         for queue in &mut self.queues {
             self.ready += queue.unsettled.len();
             self.unsettled -= queue.unsettled.len();
-            // What waited came first.
+            // The waiting requests are older than the ready ones.
             while let Some(entry) = queue.unsettled.pop_back() {
                 queue.ready.push_front(entry);
             }
         }
     }
 
-    /// The next request that `judge` finds ready, the builder units taking turns.
+    /// Returns the next request that `judge` finds ready. The builder units take turns.
     pub(super) fn next<T>(&mut self, judge: impl Fn(&RequestEntry) -> Ready<T>) -> Option<(u16, RequestEntry, T)> {
         while self.ready > 0 {
             let turn = self.turn;
@@ -119,14 +120,14 @@ impl Requests {
     }
 }
 
-/// Builder units ask for super-fragments: each gets what is held, or the cause why not.
+/// Answers to builder units: each request gets the held fragments, or the cause why there are none.
 impl Readout {
-    /// The next request that can be answered, the builder units taking turns.
+    /// Returns the answer to the next request that can be answered. The builder units take turns.
     pub(super) fn next_answer(&mut self) -> Option<ReadoutAction> {
         let Self { requests, table, timeline, sources, .. } = self;
         let (head, stop_end) = (self.head, self.stop.as_ref().map_or(Position::MAX, |stop| stop.end));
         let judge = |entry: &RequestEntry| {
-            // Masks are known even for events of which nothing else is.
+            // Masks are known even for events of which nothing else is known.
             let of_nothing = || {
                 let is_masked = sources.iter().any(|source| source.masking.has_covered(entry.key));
                 Ready::Now(if is_masked {
@@ -145,7 +146,7 @@ impl Readout {
                     State::Released => Ready::Now(Err(Cause::Late)),
                     State::Open => Ready::Later,
                 },
-                // All sources skipped so much at once that there was no room to note it.
+                // All sources skipped so many events at once that there was no room to note this.
                 None if position < head => of_nothing(),
                 None if position >= stop_end => Ready::Now(Err(Cause::NotHeld)),
                 None => Ready::Later,
@@ -160,9 +161,9 @@ impl Readout {
         Some(ReadoutAction::Answer { builder, entry })
     }
 
-    /// The fragments held of a settled event; `None` if it is not settled, not held or released.
+    /// Returns the held fragments of a settled event; `None` if it is not settled, not held or released.
     pub fn super_fragment(&self, key: EventKey) -> Option<SuperFragment<'_>> {
-        // A count may have ended here before others showed all of its events: these have no position.
+        // A count may have ended here before others showed all of its events. These events have no position.
         let is_over = key.resync() < self.timeline.resync();
         let position = self.timeline.position(key).or(is_over.then_some(ORIGIN - 1))?;
         let of_nothing = || SuperFragment::of_nothing(&self.table, &self.sources, key, position);
@@ -170,7 +171,7 @@ impl Readout {
             .or_else(|| (position < self.head).then(of_nothing).flatten())
     }
 
-    /// The event manager lets go of events; their fragments are counted by how the events ended.
+    /// Releases events for the event manager. Their fragments are counted by the outcomes of the events.
     pub(super) fn release(&mut self, now: Instant, release: &Release) {
         let before = self.table.base();
         for entry in &release.entries {
@@ -208,8 +209,8 @@ impl Readout {
         }
     }
 
-    /// Notes gaps for fragments of these events that no record has: fragments that are held, and fragments still to come of events
-    /// that were not settled.
+    /// Notes gaps for fragments of these events that no record contains: held fragments, and fragments of unsettled
+    /// events that are still to come.
     fn note_unrecorded(&mut self, positions: Range<Position>) {
         let Self { sources, table, timeline, head, .. } = self;
         for position in positions.start.max(table.base())..positions.end.min(table.limit()) {
@@ -224,14 +225,14 @@ impl Readout {
     }
 }
 
-/// The fragments of one settled event that a readout unit holds, and the places of missing ones.
+/// The fragments of one settled event that a readout unit holds, and placeholders for missing ones.
 #[derive(Copy, Clone, Debug)]
 pub struct SuperFragment<'a> {
     table: &'a Table,
     sources: &'a [Source],
     position: Position,
     key: EventKey,
-    /// Entries: fragments and missing ones.
+    /// Number of entries: fragments and placeholders for missing ones.
     count: usize,
     bytes: u32,
 }
@@ -244,7 +245,7 @@ impl<'a> SuperFragment<'a> {
         is_settled.then_some(Self { table, sources, position, key, count, bytes: slot.bytes })
     }
 
-    /// That of an event of which nothing is known but that it is over, where a source was masked in it.
+    /// Returns the super-fragment of an event of which only its end is known, if a source was masked in it.
     fn of_nothing(table: &'a Table, sources: &'a [Source], key: EventKey, position: Position) -> Option<Self> {
         let is_known = table.slot(position).is_some();
         let is_masked = sources.iter().any(|source| source.masking.has_covered(key));
@@ -252,28 +253,28 @@ impl<'a> SuperFragment<'a> {
         (!is_known && is_masked).then_some(Self { table, sources, position, key, count, bytes: 0 })
     }
 
-    /// How many sources have an entry in an event that has no fragment.
+    /// Returns the number of sources that have an entry in an event without fragments.
     fn count_required(sources: &[Source]) -> usize {
         sources.iter().filter(|source| source.requirement == Requirement::Required).count()
     }
 
-    /// The event.
+    /// Returns the event's key.
     pub const fn key(&self) -> EventKey {
         self.key
     }
 
-    /// Bytes of all payloads.
+    /// Returns the bytes of all payloads.
     pub const fn bytes(&self) -> u32 {
         self.bytes
     }
 
-    /// How many entries [`SuperFragment::append_to`] appends.
+    /// Returns the number of entries that [`SuperFragment::append_to`] appends.
     pub const fn count(&self) -> usize {
         self.count
     }
 
-    /// Appends the fragments and, without a payload and described by [`FragmentMeta::missing`], the required sources that
-    /// have none, in the sources' order. The payloads stay where they lie: each costs a reference.
+    /// Appends the fragments in the order of the sources. Required sources without a fragment get an entry without a
+    /// payload, described by [`FragmentMeta::missing`]. Payloads are not copied: each costs a reference.
     pub fn append_to(&self, out: &mut Vec<Fragment>) {
         let Self { table, sources, position, key, count, .. } = *self;
         let missing = |id, cause| Fragment { meta: FragmentMeta::missing(id, cause), payload: Payload::default() };
@@ -290,7 +291,7 @@ impl<'a> SuperFragment<'a> {
         let end = out.len() + count;
         out.reserve(count);
         for (source, place) in sources.iter().zip(table.row(position)) {
-            // Sources behind the last that has something are not looked at.
+            // Sources after the last one with an entry are not visited.
             if out.len() == end {
                 return;
             }

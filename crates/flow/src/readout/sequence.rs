@@ -1,27 +1,27 @@
-//! From a source's narrow event counter to positions: what does the next raw id mean?
+//! Maps the raw ids of a source's narrow event counter to positions.
 //!
-//! A source's stream is ordered, so an id lies ahead of the last one (the event, or a later one: those between were
-//! skipped), on it or behind it (sent twice or late), back at the first one (the counter was reset), or too far ahead
-//! to be believed.
+//! A source's stream is ordered. An id may therefore lie ahead of the last one (the next event, or a later one if
+//! events were skipped), on it or behind it (sent twice or late), back at the first one (the counter was reset), or too
+//! far ahead to be plausible.
 
 use super::table::Position;
 
-/// How far behind the first number a numbering may begin that has lost its first fragments.
+/// How far a numbering that lost its first fragments may begin from the first number.
 const NEAR: u64 = 8;
 
-/// Equal steps in a row that show that a source counts so.
+/// Number of equal consecutive steps that show a source's way of counting.
 const ENOUGH_STEPS: u32 = 16;
 
-/// What a raw id means.
+/// The meaning of a raw id.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Step {
     /// A later event.
     Forward(Position),
     /// The last event or an earlier one.
     Backward(Position),
-    /// The source started its numbering again.
+    /// The source restarted its numbering.
     Restart,
-    /// Nothing that can be believed.
+    /// An implausible id.
     Implausible,
 }
 
@@ -30,29 +30,29 @@ pub(super) enum Step {
 pub(super) struct Sequence {
     /// The counter's value in the run's first event, and after each reset.
     first: u64,
-    /// Which bits of a raw id the counter has.
+    /// Mask of the counter's bits in a raw id.
     mask: u64,
-    /// Bits that a 64-bit number has beyond the counter.
+    /// Number of bits that a 64-bit number has beyond the counter.
     unused: u32,
-    /// The longest believed step.
+    /// The longest plausible step.
     reach: u64,
-    /// The least step that plainly goes on, and how much longer a plain one may be.
+    /// The smallest step that plainly continues, and how much longer such a step may be.
     plain: (u64, u64),
-    /// The last steps that did not plainly go on, and how many of the same they were in a row.
+    /// The last step that did not plainly continue, and how often it occurred in a row.
     steps: (u64, u32),
     /// The counter's value at `last`, in the counter's bits.
     last_raw: u64,
-    /// The last event that this source delivered or passed.
+    /// The last event that this source delivered or skipped.
     last: Position,
-    /// How far its numbers lie behind the ones of its original numbering, in the counter's bits.
+    /// How far its numbers lie behind those of its original numbering, in the counter's bits.
     shift: u64,
 }
 
 impl Sequence {
-    /// A counter of `bits` bits that shows `first` at the position after `last`; steps up to `plausibility` are
-    /// believed.
+    /// Creates a counter of `bits` bits that shows `first` at the position after `last`. Steps up to `plausibility` are
+    /// plausible.
     ///
-    /// Only a step to the next number goes on plainly, until [`Self::trust`] or [`Self::learn_step`] says otherwise.
+    /// Only a step to the next number plainly continues, until [`Self::trust`] or [`Self::learn_step`] changes that.
     pub(super) fn new(bits: u8, first: u64, plausibility: u64, last: Position) -> Self {
         let bits = u32::from(bits.clamp(8, 64));
         let mask = u64::MAX >> (64 - bits);
@@ -71,19 +71,20 @@ impl Sequence {
         }
     }
 
-    /// The last event that the source delivered or passed.
+    /// Returns the last event that the source delivered or skipped.
     #[inline]
     pub(super) const fn last(&self) -> Position {
         self.last
     }
 
-    /// How far `raw` lies ahead of the last one, within half the counter's range either way.
+    /// Returns how far `raw` lies ahead of the last id, within half the counter's range either way.
     #[inline]
     fn distance(&self, raw: u64) -> i64 {
         (raw.wrapping_sub(self.last_raw) << self.unused) as i64 >> self.unused
     }
 
-    /// The position of an id that plainly goes on: ahead, and before `limit`. Anything else is for [`Self::step`].
+    /// Returns the position of an id that plainly continues: ahead, and before `limit`. All other ids need
+    /// [`Self::step`].
     #[inline]
     pub(super) fn plain_step(&self, raw: u64, limit: Position) -> Option<Position> {
         let step = self.distance(raw) as u64;
@@ -92,18 +93,19 @@ impl Sequence {
         (is_plain && position < limit && raw <= self.mask).then_some(position)
     }
 
-    /// Whether an id plainly goes on, wherever it leads.
+    /// Whether an id plainly continues, whatever its position.
     pub(super) fn goes_on(&self, raw: u64) -> bool {
         self.plain_step(raw, Position::MAX).is_some()
     }
 
-    /// Any believed step goes on plainly.
+    /// Lets any plausible step plainly continue.
     pub(super) const fn trust(&mut self) {
         self.plain = (1, self.reach - 1);
     }
 
-    /// The numbers go on at `first` and by `step` from event to event (0: by different ones), `count` of them. A step other than 1 is
-    /// taken for the source's way of counting when it has been so for long, and 1 at once.
+    /// Learns the step of `count` numbers that continue at `first` by `step` from event to event (0: by different
+    /// steps). A step other than 1 becomes the source's way of counting only after many repetitions, a step of 1 at
+    /// once.
     pub(super) fn learn_step(&mut self, first: u64, step: u64, count: u32) {
         let goes_on = step == self.steps.0 && self.between(self.last_raw, first) == step;
         self.steps = (step, if goes_on { self.steps.1 + count } else { count });
@@ -112,52 +114,52 @@ impl Sequence {
         }
     }
 
-    /// The width of the counter.
+    /// Returns the width of the counter in bits.
     pub(super) const fn bits(&self) -> u32 {
         64 - self.unused
     }
 
-    /// Whether the counter can show this.
+    /// Whether the counter can show this number.
     pub(super) const fn holds(&self, raw: u64) -> bool {
         raw <= self.mask
     }
 
-    /// The longest believed step.
+    /// Returns the longest plausible step.
     pub(super) const fn reach(&self) -> u64 {
         self.reach
     }
 
-    /// The last id.
+    /// Returns the last id.
     pub(super) const fn last_raw(&self) -> u64 {
         self.last_raw
     }
 
-    /// How far the counter goes from one id to another.
+    /// Returns how far the counter goes from one id to another.
     pub(super) const fn between(&self, from: u64, to: u64) -> u64 {
         to.wrapping_sub(from) & self.mask
     }
 
-    /// The id that lies so far behind another.
+    /// Returns the id at `distance` after another.
     pub(super) const fn plus(&self, raw: u64, distance: u64) -> u64 {
         raw.wrapping_add(distance) & self.mask
     }
 
-    /// The id that plainly goes on behind another.
+    /// Returns the id that plainly continues after another.
     pub(super) const fn after(&self, raw: u64) -> u64 {
         self.plus(raw, self.plain.0)
     }
 
-    /// The id that plainly goes on.
+    /// Returns the id that plainly continues.
     pub(super) const fn next(&self) -> u64 {
         self.after(self.last_raw)
     }
 
-    /// How far the counter plainly goes from event to event.
+    /// Returns the plain step of the counter from event to event.
     pub(super) const fn step_length(&self) -> u64 {
         self.plain.0
     }
 
-    /// How many plain steps lead to an id, where any do within reach.
+    /// Returns how many plain steps lead to an id, if any number does within reach.
     pub(super) fn steps_ahead(&self, raw: u64) -> Option<u64> {
         let distance = self.distance(raw);
         let step = self.plain.0;
@@ -165,7 +167,7 @@ impl Sequence {
         (is_ahead && (distance as u64).is_multiple_of(step)).then(|| distance as u64 / step)
     }
 
-    /// The position of an id ahead that can be believed, where the run has come to `horizon`.
+    /// Returns the position of a plausible id ahead, where the run has come to `horizon`.
     pub(super) fn position_ahead(&self, raw: u64, horizon: Position) -> Option<Position> {
         match self.step(raw, false, horizon) {
             Step::Forward(position) => Some(position),
@@ -173,29 +175,29 @@ impl Sequence {
         }
     }
 
-    /// The position of an id that is not ahead.
+    /// Returns the position of an id that is not ahead.
     pub(super) fn position_behind(&self, raw: u64) -> Option<Position> {
         let distance = self.distance(raw);
         (self.holds(raw) && distance <= 0).then(|| self.last.saturating_add_signed(distance))
     }
 
-    /// Whether an id is one with which a numbering may begin of which the first fragments were lost, or that counts from 0.
+    /// Whether a numbering that lost its first fragments, or that counts from 0, may begin with this id.
     pub(super) const fn is_near_first(&self, raw: u64) -> bool {
         self.between(self.first.wrapping_sub(1), raw) <= NEAR
     }
 
-    /// What the counter shows in the run's first event.
+    /// Returns the counter's value in the run's first event.
     pub(super) const fn first(&self) -> u64 {
         self.first
     }
 
-    /// The counter shows `first` in the run's first event.
+    /// Sets the counter's value in the run's first event.
     pub(super) const fn begin_at(&mut self, first: u64) {
         self.first = first & self.mask;
         self.last_raw = first.wrapping_sub(1) & self.mask;
     }
 
-    /// What a raw id means, where the run has come to `horizon`.
+    /// Returns the meaning of a raw id, where the run has come to `horizon`.
     pub(super) fn step(&self, raw: u64, restarts: bool, horizon: Position) -> Step {
         if raw > self.mask {
             return Step::Implausible;
@@ -216,7 +218,7 @@ impl Sequence {
         }
     }
 
-    /// Whether an id begins the numbering again, at any place.
+    /// Whether an id restarts the numbering, at any position.
     pub(super) const fn is_first(&self, raw: u64, restarts: bool) -> bool {
         restarts || raw == self.first
     }
@@ -226,7 +228,7 @@ impl Sequence {
         self.distance(raw) < 0
     }
 
-    /// The counter shows `raw` at `position`, which replaces the present numbering.
+    /// Replaces the numbering: the counter shows `raw` at `position`.
     pub(super) const fn renumber(&mut self, position: Position, raw: u64) {
         let expected = self.plus(self.last_raw, position.wrapping_sub(self.last).wrapping_mul(self.plain.0));
         self.shift = self.plus(self.shift, self.between(raw, expected));
@@ -234,24 +236,24 @@ impl Sequence {
         self.advance(position - 1, raw.wrapping_sub(1));
     }
 
-    /// Whether its numbers are not those of the numbering with which it began.
+    /// Whether the present numbering differs from the original one.
     pub(super) const fn is_renumbered(&self) -> bool {
         self.shift != 0
     }
 
-    /// The event of the number at `position` if the source returned to the numbering with which it began.
+    /// Returns the event of the number at `position` if the source returned to its original numbering.
     pub(super) fn before_renumbering(&self, position: Position) -> Option<Position> {
         position.checked_sub(self.shift).filter(|&before| self.is_renumbered() && before > self.last)
     }
 
-    /// The source delivered or passed this event.
+    /// Notes that the source delivered or skipped this event.
     #[inline]
     pub(super) const fn advance(&mut self, position: Position, raw: u64) {
         self.last = position;
         self.last_raw = raw & self.mask;
     }
 
-    /// Counts from the run where the source fell so far behind that its own last id says nothing any more.
+    /// Follows the run if the source fell so far behind that its own last id is meaningless.
     pub(super) const fn keep_up(&mut self, horizon: Position) {
         if horizon > self.last && horizon - self.last > self.reach {
             let missed = horizon - 1 - self.last;
@@ -259,13 +261,13 @@ impl Sequence {
         }
     }
 
-    /// After a reset: the counter shows `first + offset` at the position after `last`.
+    /// Resets the counter, which shows `first + offset` at the position after `last`.
     pub(super) const fn restart(&mut self, last: Position, offset: u64) {
         self.shift = 0;
         self.advance(last, self.first.wrapping_add(offset).wrapping_sub(1));
     }
 
-    /// How far `raw` lies after the first id.
+    /// Returns how far `raw` lies after the first id.
     pub(super) const fn offset(&self, raw: u64) -> u64 {
         raw.wrapping_sub(self.first) & self.mask
     }

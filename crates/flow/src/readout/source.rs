@@ -1,4 +1,4 @@
-//! What a readout unit knows of one source.
+//! The state that a readout unit keeps of one source.
 
 use super::doubt::{Doubt, MOST_HELD, is_unreliable};
 use super::masking::Masking;
@@ -14,42 +14,42 @@ use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, FragmentAccount, Instant, Requirement, SourceId};
 use std::collections::VecDeque;
 
-/// How many fragments a source may hand over at once; what cannot be placed at once waits in a queue of this size.
+/// The most fragments that a source hands over at once. Fragments that cannot be placed wait in a queue of this size.
 pub(super) const MOST_AT_ONCE: usize = 128;
 
-/// How a source's numbering stands to the run's.
+/// How a source's numbering relates to the run's.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     /// They agree.
     Following,
     /// The source started its numbering again and waits for the resynchronisation to be declared or completed.
     Restarted {
-        /// Since when.
+        /// When it restarted.
         since: Instant,
-        /// Events before this one were there then.
+        /// Events before this one were present when it restarted.
         held: Position,
     },
     /// The run was resynchronised and the source has not followed yet.
     Behind {
-        /// Until when it may.
+        /// Until when it may follow.
         until: Instant,
     },
-    /// They disagree, and the source's fragments are worth nothing.
+    /// They disagree, and the source's fragments are dropped.
     OutOfSync,
 }
 
 /// Whether events wait for a source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Presence {
-    /// They do.
+    /// Events wait for it.
     Awaited,
-    /// They did for long enough, and will not until it delivers again.
+    /// Events waited for the time-out, and do not wait again until the source delivers.
     GivenUp(Cause),
-    /// Its connection was closed, and that was its end.
+    /// Its connection was closed, which was the end of the source.
     Ended,
 }
 
-/// Numbers that are reported beside the account.
+/// Values that are reported in addition to the account.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Statistics {
     pub(super) payload_bytes: u64,
@@ -73,10 +73,10 @@ pub(super) struct Statistics {
     pub(super) filler_bytes: u64,
     pub(super) framing_errors: u64,
     pub(super) frames_missing: u64,
-    /// How many of them were found missing at once, last.
+    /// Number of missing frames in the gap found last.
     pub(super) last_gap: u64,
     pub(super) frames_out_of_order: u64,
-    /// The same of fragments whose times tell.
+    /// The same for fragments that are ordered by their times.
     pub(super) times_out_of_order: u64,
     pub(super) frames_divided: u64,
     pub(super) frames_gathered: u64,
@@ -91,7 +91,8 @@ impl Statistics {
         self.empty += u64::from(fragment.length == 0 && fragment.missing_cause().is_none());
     }
 
-    /// The source set its counter forward by this number, as its times show: it sent no frames in between.
+    /// Forgives a gap that the source made itself by setting its counter forward by `by`, as its times show: it sent no
+    /// frames in between.
     pub(super) fn forgive_jump(&mut self, by: u64) {
         if self.last_gap == by {
             self.frames_missing = self.frames_missing.saturating_sub(by);
@@ -99,7 +100,8 @@ impl Statistics {
         }
     }
 
-    /// Counts how the number of a fragment follows the one before. Fragments that plainly go on set the number only.
+    /// Counts how the number of a fragment follows the previous one. For fragments that plainly continue, only the
+    /// number is kept.
     pub(super) fn follow_number(&mut self, fragment: &FragmentMeta) {
         if fragment.missing_cause().is_some() {
             return;
@@ -118,77 +120,78 @@ pub(super) struct Source {
     pub(super) id: SourceId,
     pub(super) requirement: Requirement,
     on_close: OnClose,
-    /// Its bytes are a recording.
+    /// Whether its bytes are a recording.
     pub(super) is_recorded: bool,
-    /// It is the trigger source.
+    /// Whether it is the trigger source.
     pub(super) triggers: bool,
     pub(super) sequence: Sequence,
-    /// Its numbers were given here, so that none is doubted.
+    /// Whether none of its numbers is doubted, since they were given here.
     pub(super) trusts_numbers: bool,
-    /// Counting may begin with another number than the configured one.
+    /// Whether counting may begin with another number than the configured one.
     pub(super) begins_anywhere: bool,
-    /// Its first number was shown by a counter of fewer bits, whose number this is: the upper bits are its own.
+    /// Width of the narrower counter that showed its first number, in bits. The source itself has yet to show the upper
+    /// bits.
     pub(super) first_bits: Option<u32>,
-    /// Its counter runs for itself.
+    /// Whether its counter is free-running.
     pub(super) runs_free: bool,
-    /// It has shown where that begins.
+    /// Whether it has shown where its counter begins.
     pub(super) has_begun: bool,
-    /// It sends an event in several frames; late ones become a fragment of their own.
+    /// Whether it sends an event in several frames. Late frames become a fragment of their own.
     pub(super) may_repeat: bool,
-    /// Its readout unit has no other one.
+    /// Whether it is the only source of its readout unit.
     pub(super) is_only: bool,
-    /// It has a place in the run: one of its fragments was placed.
+    /// Whether it has joined the run: at least one of its fragments was placed.
     pub(super) has_joined: bool,
-    /// The run began before its readout unit did: it may be at any later event by now.
+    /// Whether the run began before this readout unit did, so that the source may be at any later event by now.
     pub(super) resumes: bool,
-    /// Until it has joined: one past the latest event that any source had shown when its last fragments came.
+    /// Before it joins: one past the latest event that any source had shown when its last fragments came.
     pub(super) opened_then: Position,
     /// Fragments whose numbers are in doubt.
     pub(super) doubt: Doubt,
-    /// What the last fragments held that came while its numbering disagreed with the run's.
+    /// Evidence from the fragments that came while its numbering disagreed with the run's.
     pub(super) strayed: Strayed,
-    /// What its numbers did that they should not.
+    /// Anomalies of its numbering.
     pub(super) numbering: Numbering,
     pub(super) standing: Standing,
-    /// The resync count that its ids belong to.
+    /// The resync count of its ids.
     pub(super) resync: u16,
     pub(super) presence: Presence,
     pub(super) connected: bool,
-    /// Nothing has come over its connection yet.
+    /// Whether nothing has arrived over its connection yet.
     pub(super) fresh: bool,
-    /// In which events it does not take part.
+    /// The events in which it is masked.
     pub(super) masking: Masking,
-    /// In which events it is missing.
+    /// The events in which it is missing.
     pub(super) gaps: Gaps,
-    /// Every event before this one was delivered or will not come; [`NEVER`] where no event waits for the source.
+    /// Every event before this one was delivered or will not come; [`NEVER`] if no event waits for the source.
     pub(super) frontier: Position,
     pub(super) clock: AbsenceClock,
-    /// How long it has been awaited in the old count.
+    /// How long it has been awaited in the old resync count.
     pub(super) resync_clock: AbsenceClock,
     /// Fragments that cannot be placed yet: beyond the window, or of the next resync count.
     pub(super) waiting: VecDeque<Received>,
-    /// How many of them, the first ones, have numbers that are not in doubt any more.
+    /// Number of waiting fragments, from the front, whose numbers are no longer in doubt.
     pub(super) believed: usize,
     /// Whether the readout unit counts it as waiting.
     pub(super) counts_as_waiting: bool,
-    /// The event of the first one that waits; [`NEVER`] where none waits or its event is not known.
+    /// The event of the first waiting fragment; [`NEVER`] if none waits or its event is not known.
     pub(super) waiting_at: Position,
     pub(super) account: FragmentAccount,
     pub(super) statistics: Statistics,
-    /// Since when it is connected and not read.
+    /// When it became connected without being read.
     unread_since: Option<Instant>,
-    /// When something came last.
+    /// When something last arrived from it.
     pub(super) last_came: Option<Instant>,
-    /// The first words of the first fragment whose checksum was wrong.
+    /// The first words of the first fragment with a wrong checksum.
     pub(super) corrupt: Option<[u64; ReportEntry::CORRUPT_WORDS]>,
-    /// What is counted of its fragments as a user has asked for; mostly nothing.
+    /// The histograms that the user asked for; usually none.
     pub(super) histograms: Box<[Histogram]>,
 }
 
 impl Source {
     pub(super) fn new(config: &SourceConfig, readout: &ReadoutConfig) -> Self {
         let masked = config.requirement == Requirement::Masked;
-        // Those of sources whose own numbers grow are given here.
+        // Numbers of sources whose own numbers grow are given by this readout unit.
         let (bits, first) = if config.numbers_grow { (64, 1) } else { (config.counter_bits, config.first) };
         let mut sequence = Sequence::new(bits, first, readout.plausibility, ORIGIN - 1);
         let trusts_numbers = config.trusts_numbers || config.numbers_grow;
@@ -238,7 +241,7 @@ impl Source {
         }
     }
 
-    /// Fragments came at `now`: they are counted, and filled into histograms where they are taken.
+    /// Counts fragments that arrived at `now`, and fills them into histograms if they are taken.
     #[inline]
     pub(super) fn note_arrival(&mut self, now: Instant, fragments: &[Received], are_taken: bool) {
         self.account.received += fragments.len() as u64;
@@ -252,7 +255,7 @@ impl Source {
         }
     }
 
-    /// Counts what fragments say of themselves that came.
+    /// Counts the flags and contents of fragments that arrived.
     pub(super) fn note_contents(&mut self, fragments: &[Received]) {
         let mut flags = FragmentFlags::default();
         for fragment in fragments {
@@ -274,14 +277,14 @@ impl Source {
         }
     }
 
-    /// Whether its fragments are placed in the order in which they come.
+    /// Whether its fragments are placed in the order of their arrival.
     #[inline]
     pub(super) fn is_going_on(&self) -> bool {
         self.standing == Standing::Following && self.waiting.is_empty() && self.doubt.is_empty()
     }
 
-    /// Whether a fragment has the number of the last one, and nothing is in doubt: sent twice, or with a wrong number in the place of
-    /// the next one.
+    /// Whether a fragment has the number of the last one, and nothing is in doubt. It was sent twice, or has a wrong
+    /// number instead of the next one.
     pub(super) fn repeats(&mut self, fragment: &Received) -> bool {
         let is_same = fragment.meta.raw_id == self.sequence.last_raw() && !is_unreliable(fragment);
         let repeats = is_same && self.has_joined && self.doubt.is_empty() && !self.trusts_numbers;
@@ -291,26 +294,26 @@ impl Source {
         repeats
     }
 
-    /// Whether a number is of an event in which it is masked, or of the first one in which it takes part again: its numbers went on
-    /// meanwhile.
+    /// Whether a number belongs to an event in which the source is masked, or to the first event in which it takes part
+    /// again. Its numbers continued meanwhile.
     pub(super) fn passes_mask(&self, raw: u64, head: Position) -> bool {
         let (last, next) = (self.sequence.last(), self.masking.first_wanted(self.sequence.last() + 1));
         next > last + 1 && self.sequence.position_ahead(raw, head).is_some_and(|position| position <= next)
     }
 
-    /// Whether a row of numbers ahead shows where it is in the run. Before its first event such a row may be left-overs of an earlier
-    /// run, unless this run was under way.
+    /// Whether a run of numbers ahead shows the source's position in the run. Before its first event such numbers may
+    /// be left-overs of an earlier run, unless this run was under way already.
     pub(super) const fn has_place(&self) -> bool {
         self.has_joined || self.resumes
     }
 
-    /// Whether its counter runs for itself and has not shown where it begins.
+    /// Whether its counter is free-running and has not shown where it begins.
     #[inline]
     pub(super) const fn is_yet_to_begin(&self) -> bool {
         self.runs_free && !self.has_begun
     }
 
-    /// A fragment came that the framer had given up on the way.
+    /// Counts a fragment that the framer gave up.
     pub(super) fn count_given_up(&mut self, cause: Cause) {
         match cause {
             Cause::Late => self.account.late += 1,
@@ -325,12 +328,12 @@ impl Source {
         self.standing == Standing::Following
     }
 
-    /// Whether it started its numbering again and waits for what becomes of that.
+    /// Whether it restarted its numbering and waits for the outcome.
     pub(super) const fn is_restarted(&self) -> bool {
         matches!(self.standing, Standing::Restarted { .. })
     }
 
-    /// Every event before this one was delivered or will not come; [`NEVER`] where no event waits for the source.
+    /// Returns the event before which all were delivered or will not come; [`NEVER`] if no event waits for the source.
     pub(super) fn current_frontier(&self) -> Position {
         if self.requirement == Requirement::Masked || self.standing != Standing::Following {
             return NEVER;
@@ -344,18 +347,19 @@ impl Source {
         if awaited { self.masking.first_wanted(next) } else { NEVER }
     }
 
-    /// Why nothing comes of it: its connection ended, or it has been silent, as one that was never connected.
+    /// Returns why the source delivers nothing: its connection ended, or it is silent. A source that was never
+    /// connected counts as silent.
     pub(super) const fn silence(&self) -> Cause {
         let has_left = !self.connected && self.statistics.connections > 0;
         if has_left { Cause::Disconnected } else { Cause::TimedOut }
     }
 
-    /// The latest event that the source has shown, whether or not it could be placed.
+    /// Returns the latest event that the source has shown, whether or not it could be placed.
     pub(super) fn highest(&self) -> Position {
         if self.waiting_at == NEVER { self.sequence.last() } else { self.waiting_at }
     }
 
-    /// Why the source has no fragment in an event that is settled without it; `None` if it needs none.
+    /// Returns why the source has no fragment in an event that was settled without it; `None` if it needs none.
     pub(super) fn missing_cause(&self, position: Position) -> Option<Cause> {
         if self.requirement != Requirement::Required {
             return None;
@@ -373,8 +377,8 @@ impl Source {
         })
     }
 
-    /// Whether nothing more comes from it. One that never came counts as done if it is masked, or if it is optional and `any_required`
-    /// says that a required source takes part in this readout unit.
+    /// Whether the source delivers nothing more. A source that never connected is done if it is masked, or if it is
+    /// optional and `any_required` says that a required source takes part in this readout unit.
     pub(super) fn is_done(&self, any_required: bool) -> bool {
         let is_masked = self.masking.is_open() && self.ends_on_close();
         let may_stay_away = is_masked || any_required && self.requirement == Requirement::Optional;
@@ -385,7 +389,7 @@ impl Source {
                 && (self.presence == Presence::Ended && !self.connected || never_came)
     }
 
-    /// Whether it is optional and never came.
+    /// Whether it is optional and never connected.
     pub(super) const fn stays_away(&self) -> bool {
         matches!(self.requirement, Requirement::Optional) && self.statistics.connections == 0
     }
@@ -395,19 +399,19 @@ impl Source {
         matches!(self.requirement, Requirement::Required) && !self.masking.is_open()
     }
 
-    /// The connection is there; what it brings is compared with what came before.
+    /// Notes a new connection. Its data is compared with what came before.
     pub(super) fn connect(&mut self) {
         self.connected = true;
         self.fresh = true;
         self.statistics.connections += 1;
     }
 
-    /// Whether the end of its connection is its end.
+    /// Whether the end of its connection is the end of the source.
     pub(super) fn ends_on_close(&self) -> bool {
         self.on_close == OnClose::End
     }
 
-    /// The connection ended.
+    /// Notes the end of the connection.
     pub(super) fn disconnect(&mut self) {
         self.connected = false;
         self.statistics.disconnections += 1;
@@ -416,14 +420,14 @@ impl Source {
         }
     }
 
-    /// If it has come further than `last`, it is there, and events wait for it (again).
+    /// Notes that the source is present, so that events wait for it (again), if it has advanced beyond `last`.
     pub(super) fn note_delivery(&mut self, last: Position) {
         if self.sequence.last() != last && self.connected {
             self.presence = Presence::Awaited;
         }
     }
 
-    /// Its bytes are taken from the connection, or not: then the time is counted.
+    /// Notes whether its bytes are taken from the connection. The time in which they are not is counted.
     pub(super) fn set_read(&mut self, now: Instant, read: bool) {
         if read || !self.connected {
             if let Some(since) = self.unread_since.take() {
@@ -439,12 +443,12 @@ impl Source {
         self.unread_since.is_some()
     }
 
-    /// How long it was connected and not read, up to now.
+    /// Returns how long it was connected and not read, up to now.
     pub(super) fn back_pressure(&self, now: Instant) -> Duration {
         self.statistics.back_pressure + self.unread_since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
-    /// Nothing that waits is worth anything: counted for this cause.
+    /// Drops all waiting fragments, counted under `cause`.
     pub(super) fn drop_waiting(&mut self, cause: Cause) {
         let count = self.waiting.len() as u64 + self.doubt.clear();
         match cause {
@@ -457,7 +461,7 @@ impl Source {
     }
 }
 
-/// The words with which a fragment begins; zeros where it has none.
+/// Returns the first words of a fragment; zeros if it has none.
 #[cold]
 fn first_words(fragment: &Received) -> [u64; ReportEntry::CORRUPT_WORDS] {
     let mut words = [0; ReportEntry::CORRUPT_WORDS];
@@ -466,23 +470,23 @@ fn first_words(fragment: &Received) -> [u64; ReportEntry::CORRUPT_WORDS] {
     words
 }
 
-/// The oldest incomplete event, as far as time is concerned.
+/// Timing of the oldest incomplete event.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct Oldest {
-    /// Grows each time another event becomes the oldest.
+    /// Incremented each time another event becomes the oldest.
     generation: u64,
-    /// When it became the oldest; `None` while no event waits for any source.
+    /// When the event became the oldest; `None` while no event waits for any source.
     since: Option<Instant>,
 }
 
 impl Oldest {
-    /// Another event is the oldest from now on.
+    /// Notes that another event is the oldest from now on.
     pub(super) const fn begin(&mut self, now: Instant) {
         self.generation += 1;
         self.since = Some(now);
     }
 
-    /// No event waits for any source.
+    /// Notes that no event waits for any source.
     pub(super) const fn end(&mut self) {
         self.since = None;
     }
@@ -496,9 +500,9 @@ impl Oldest {
 /// How long the oldest incomplete event has waited for one source.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct AbsenceClock {
-    /// Since when it runs; `None` while the source is not read.
+    /// When it was started; `None` while the source is not read.
     running_since: Option<Instant>,
-    /// What it showed when it stopped, for the event of `generation`.
+    /// Its reading when it stopped, for the event of `generation`.
     shown: Duration,
     generation: u64,
 }
@@ -517,14 +521,14 @@ impl AbsenceClock {
         }
     }
 
-    /// How long the oldest event has waited for this source while it was read.
+    /// Returns how long the oldest event has waited for this source while it was read.
     pub(super) fn shows(&self, now: Instant, oldest: &Oldest) -> Duration {
         let Some(oldest_since) = oldest.since else { return Duration::ZERO };
         let before = if self.generation == oldest.generation { self.shown } else { Duration::ZERO };
         before + self.running_since.map_or(Duration::ZERO, |since| now.since(since.max(oldest_since)))
     }
 
-    /// When it will show `timeout`, if it goes on like this; never while it stands still.
+    /// Returns when the clock will show `timeout` if it keeps running; never if it is stopped.
     pub(super) fn deadline(&self, timeout: Duration, oldest: &Oldest) -> Instant {
         match (oldest.since, self.running_since) {
             (Some(oldest_since), Some(since)) => {
@@ -544,7 +548,7 @@ struct Stretch {
 }
 
 impl Stretch {
-    /// It reaches to this event, in which the source is missing.
+    /// Extends the stretch to this event, in which the source is missing.
     fn take(&mut self, position: Position, key: EventKey) {
         if position < self.first {
             (self.first, self.gap.first) = (position, key);
@@ -556,15 +560,16 @@ impl Stretch {
     }
 }
 
-/// The stretches of a source. Outside of them it has a fragment in the record of every settled event in which it takes part.
+/// The stretches of a source. Outside of them the source has a fragment in the record of every settled event in which
+/// it takes part.
 #[derive(Debug, Default)]
 pub(super) struct Gaps(ArrayVec<Stretch, { ReportEntry::MOST_GAPS }>);
 
 impl Gaps {
-    /// Notes that it is missing in this event, if that was not noted before: it did not come, or the event was
-    /// recorded without it, which is known later. Without room for one more stretch, the nearest one before it reaches
-    /// further, over events in which the source is not missing as well. Stretches that touch stay two, so that
-    /// each keeps its number in reports.
+    /// Notes that the source is missing in this event, unless that was noted before: its fragment did not come, or the
+    /// event was recorded without it, which is known only later. Without room for one more stretch, the nearest earlier
+    /// stretch is extended, over events in which the source is not missing as well. Adjacent stretches stay separate,
+    /// so that each keeps its number in reports.
     pub(super) fn note(&mut self, position: Position, key: EventKey) {
         let behind = self.0.partition_point(|stretch| stretch.first <= position);
         let before = behind.checked_sub(1);
@@ -584,25 +589,25 @@ impl Gaps {
         }
     }
 
-    /// Whether the source is missing in this event, as far as it was said.
+    /// Whether the source was noted as missing in this event.
     pub(super) fn has(&self, position: Position) -> bool {
         self.0.iter().any(|stretch| (stretch.first..=stretch.last).contains(&position))
     }
 
-    /// In order.
+    /// Iterates over the gaps in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Gap> + '_ {
         self.0.iter().map(|stretch| stretch.gap)
     }
 }
 
-/// What happened to the numbers of one source, in order; of more than can be reported the first ones.
+/// Anomalies of one source's numbers, in order. If there are more than can be reported, the first ones are kept.
 #[derive(Debug, Default)]
 pub(super) struct Numbering {
     list: ArrayVec<NumberingAnomaly, { ReportEntry::MOST_ANOMALIES }>,
 }
 
 impl Numbering {
-    /// Takes note of something. Wrong numbers and left-overs in a row are one.
+    /// Notes an anomaly. Consecutive wrong numbers or left-overs are merged into one.
     pub(super) fn note(&mut self, kind: NumberingKind, key: EventKey, from: u64, to: u64, size: u64) {
         use NumberingKind::{LeftOver, OutOfSync, WrongNumber};
         // The operator may have to act on this one.
@@ -617,19 +622,19 @@ impl Numbering {
         }
     }
 
-    /// In order.
+    /// Iterates over the anomalies in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = NumberingAnomaly> + '_ {
         self.list.iter().copied()
     }
 }
 
-/// Counts fragments that came at once, `since` those before them.
+/// Counts fragments that arrived together, `since` after the previous ones.
 fn fill_histogram(histogram: &mut Histogram, since: Option<Duration>, fragments: &[Received]) {
     let came = fragments.iter().filter(|fragment| !fragment.meta.flags.contains(FragmentFlags::MISSING));
     match histogram.of() {
         Histogrammed::Size => came.for_each(|fragment| histogram.count(u64::from(fragment.meta.length))),
         Histogrammed::Interval => {
-            // The first of them came after those before; the others with it.
+            // Only the first of them arrived after an interval; the others came with it.
             let mut since = since;
             for _ in came {
                 since.into_iter().for_each(|since| histogram.count_interval(since));

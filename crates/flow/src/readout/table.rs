@@ -1,8 +1,9 @@
-//! The events that a readout unit holds: a ring of slots over consecutive positions, and for each slot one place per
-//! source. Laid out once; nothing is allocated, hashed or searched for later.
+//! The events that a readout unit holds: a ring of slots over consecutive positions, with one place per source in each
+//! slot. All memory is allocated at the start. After that nothing is allocated, hashed or searched for.
 //!
 //! The ring uses only the first slots of its memory, as many as the events in flight need, so that they stay in the
-//! cache. It doubles when an event has no slot, up to the capacity, and halves when a quarter has been enough for long.
+//! cache. It doubles when an event has no slot, up to the capacity, and halves when a quarter of it was sufficient for
+//! a long time.
 //!
 //! ```text
 //!            slot  0     1     2     3    ...            what is known of the event
@@ -16,35 +17,34 @@ use core::ops::{ControlFlow, Range};
 use ropewalk_memory::{Payload, Returns};
 use ropewalk_terms::{Cause, EventKey};
 
-/// How far an event has come.
+/// The progress of an event.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum State {
     /// Fragments may still come.
     Open,
-    /// What is here is all that comes.
+    /// No more fragments will come.
     Settled,
-    /// Settled, and no source had anything: for this cause.
+    /// Settled without any fragment, for this cause.
     Empty(Cause),
-    /// Not needed any more.
+    /// No longer needed.
     Released,
 }
 
-/// What is known of an event.
+/// The state of an event.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Slot {
-    /// Which event; another one than asked for means that nothing is known of that.
+    /// The position of the slot's event. If it differs from the requested one, nothing is known of that one.
     position: Position,
-    /// Bytes of its fragments.
+    /// Bytes of the held fragments.
     pub(super) bytes: u32,
-    /// How many fragments are held.
+    /// Number of held fragments.
     pub(super) fragments: u16,
-    /// How many required sources will not come.
+    /// Number of required sources that will not deliver.
     pub(super) missing: u16,
-    /// The trigger source is among the fragments.
+    /// Whether the trigger source is among the fragments.
     pub(super) triggered: bool,
-    /// A builder unit was sent what is here.
+    /// Whether a builder unit was sent the fragments.
     pub(super) answered: bool,
-    /// How far it has come.
     pub(super) state: State,
 }
 
@@ -57,28 +57,28 @@ impl Slot {
 /// The place of one source in one event.
 #[derive(Debug, Default)]
 pub(super) enum Place {
-    /// Nothing is there.
+    /// Nothing.
     #[default]
     Vacant,
-    /// The source is required and will not come.
+    /// The source is required and will not deliver.
     Missing(Cause),
     /// A fragment.
     Held(Fragment),
 }
 
-/// One source's places, while its fragments come in.
+/// The places of one source, while its fragments are filled in.
 pub(super) struct Lane<'a> {
     slots: &'a mut [Slot],
     places: &'a mut [Place],
     mask: Position,
-    /// Of the table.
+    /// The end of the table.
     end: &'a mut Position,
     triggers: bool,
 }
 
 impl Lane<'_> {
-    /// Moves a fragment into its place, which must lie before [`Table::slots_end`] and be vacant; false, and the fragment
-    /// stays as it is, where the event was released.
+    /// Moves a fragment into its place, which must lie before [`Table::slots_end`] and be vacant. Returns false, and
+    /// leaves the fragment where it is, if the event was released.
     #[inline]
     pub(super) fn place(&mut self, position: Position, fragment: &mut Received) -> bool {
         let index = (position & self.mask) as usize;
@@ -98,15 +98,15 @@ impl Lane<'_> {
     }
 }
 
-/// Slots that are in use at first.
+/// Number of slots in use at first.
 const FIRST_SLOTS: usize = 1024;
-/// The ring halves after this number of rounds in which a quarter of it was enough.
+/// Number of rounds in which a quarter of the ring must suffice before it halves.
 const ROUNDS: usize = 16;
 
 /// Every event that is held.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// All of them; those up to `mask` are in use.
+    /// All slots; those up to `mask` are in use.
     slots: Box<[Slot]>,
     /// Lanes of `stride` places, one lane per source.
     places: Box<[Place]>,
@@ -117,16 +117,16 @@ pub(super) struct Table {
     end: Position,
     /// One past the latest event that was settled or released.
     marked: Position,
-    /// The base when more than a quarter of the ring was needed last.
+    /// The base when more than a quarter of the ring was last needed.
     needed_at: Position,
     /// Events before this one were offered for evacuation.
     visited: Position,
 }
 
 impl Table {
-    /// An empty table whose first event is `start`.
+    /// Creates an empty table whose first event is `start`.
     pub(super) fn new(capacity: usize, sources: usize, start: Position) -> Self {
-        // One place more than the ring needs: lanes that lie a power of two apart would fight for the same cache lines.
+        // One place more than the ring needs: lanes a power of two apart would compete for the same cache lines.
         let stride = capacity + 1;
         Self {
             slots: vec![Slot::new(Position::MAX, State::Released); capacity].into_boxed_slice(),
@@ -142,28 +142,28 @@ impl Table {
         }
     }
 
-    /// The oldest event that is not released.
+    /// Returns the oldest event that is not released.
     pub(super) const fn base(&self) -> Position {
         self.base
     }
 
-    /// One past the latest event that a fragment was placed in.
+    /// Returns one past the latest event that a fragment was placed in.
     pub(super) const fn end(&self) -> Position {
         self.end
     }
 
-    /// One past the last event that there is room for.
+    /// Returns one past the last event that there is room for.
     pub(super) const fn limit(&self) -> Position {
         self.base + self.slots.len() as Position
     }
 
-    /// One past the last event that has a slot now; [`Table::reach`] gives slots to later ones.
+    /// Returns one past the last event that has a slot now; [`Table::reach`] gives slots to later ones.
     #[inline]
     pub(super) const fn slots_end(&self) -> Position {
         self.base + self.mask + 1
     }
 
-    /// Gives slots to all events before `end`, which lies at most at [`Table::limit`].
+    /// Gives slots to all events before `end`, which is at most [`Table::limit`].
     #[inline]
     pub(super) fn reach(&mut self, end: Position) {
         while end > self.slots_end() {
@@ -184,7 +184,7 @@ impl Table {
         self.needed_at = self.base;
     }
 
-    /// Positions of which something is known, from the base on.
+    /// Returns the number of positions in use, from the base on.
     fn used(&self) -> Position {
         self.end.max(self.marked).saturating_sub(self.base)
     }
@@ -195,7 +195,7 @@ impl Table {
         }
     }
 
-    /// Halves the ring if a quarter of it has been enough for many rounds: bursts must not move events each time.
+    /// Halves the ring if a quarter of it was sufficient for many rounds. Bursts must not move events each time.
     fn shrink(&mut self) {
         let size = self.mask as usize + 1;
         self.note_need();
@@ -212,7 +212,7 @@ impl Table {
         self.mask = half as Position - 1;
     }
 
-    /// Moves all that is known of an event to a slot that holds none.
+    /// Moves the state of an event to a slot that holds none.
     fn move_slot(&mut self, from: usize, to: usize) {
         self.slots[to] = core::mem::replace(&mut self.slots[from], Slot::new(Position::MAX, State::Released));
         for lane in self.places.chunks_exact_mut(self.stride) {
@@ -225,18 +225,18 @@ impl Table {
         (position & self.mask) as usize
     }
 
-    /// What is known of an event.
+    /// Returns the state of an event.
     pub(super) fn slot(&self, position: Position) -> Option<&Slot> {
         let slot = &self.slots[self.index(position)];
         (slot.position == position).then_some(slot)
     }
 
-    /// What a source has in an event of which something is known.
+    /// Returns the place of a source in an event that has a slot.
     pub(super) fn at(&self, source: usize, position: Position) -> &Place {
         &self.places[source * self.stride + self.index(position)]
     }
 
-    /// What the sources have in an event of which something is known, in their order.
+    /// Returns the places of all sources in an event that has a slot, in the order of the sources.
     #[inline]
     pub(super) fn row(&self, position: Position) -> impl Iterator<Item = &Place> {
         self.places[self.index(position)..].iter().step_by(self.stride)
@@ -247,7 +247,7 @@ impl Table {
         self.slot(position).is_some_and(|slot| slot.state == State::Released)
     }
 
-    /// A builder unit is sent what is here of an event.
+    /// Notes that a builder unit is sent the fragments of an event.
     pub(super) fn note_answered(&mut self, position: Position) {
         let slot = &mut self.slots[(position & self.mask) as usize];
         slot.answered |= slot.position == position;
@@ -258,15 +258,16 @@ impl Table {
         self.slot(position).is_some() && matches!(self.at(source, position), Place::Held(_))
     }
 
-    /// A source's lane, to be filled up to [`Table::slots_end`]. `triggers` where it is the trigger source.
+    /// Returns a source's lane, to be filled up to [`Table::slots_end`]. `triggers` says whether it is the trigger
+    /// source.
     #[inline]
     pub(super) fn lane(&mut self, source: usize, triggers: bool) -> Lane<'_> {
         let places = &mut self.places[source * self.stride..][..self.stride];
         Lane { slots: &mut self.slots, places, mask: self.mask, end: &mut self.end, triggers }
     }
 
-    /// Nothing more comes for these events. `cause` says for a source and an event why the source is missing, or
-    /// that it is not required.
+    /// Settles these events. `cause` returns for a source and an event why the source is missing; `None` if it is not
+    /// required.
     pub(super) fn settle(
         &mut self,
         positions: Range<Position>,
@@ -278,7 +279,7 @@ impl Table {
             let index = self.index(position);
             let slot = &mut self.slots[index];
             if slot.position != position {
-                // Of several causes the first one is kept; masks are known of each source.
+                // Of several causes the first one is kept. Masks are known per source.
                 let missing = (0..self.sources).filter_map(|source| cause(source, position));
                 let first = |(count, first): (u16, Option<Cause>), cause| {
                     (count + 1, first.or(Some(cause).filter(|&cause| cause != Cause::Masked)))
@@ -295,7 +296,7 @@ impl Table {
         }
     }
 
-    /// Events before `end` are to be settled or released.
+    /// Prepares the slots of events before `end` to be settled or released.
     fn mark(&mut self, end: Position) {
         self.marked = self.marked.max(end);
         self.reach(end);
@@ -315,8 +316,8 @@ impl Table {
         }
     }
 
-    /// Releases these events, as far as they lie in the table. `released` gets each source and the number of its
-    /// fragments.
+    /// Releases these events, as far as they lie in the table. `released` is called with each source and the number of
+    /// its fragments.
     pub(super) fn release(&mut self, positions: Range<Position>, mut released: impl FnMut(usize, u64)) {
         let positions = positions.start.max(self.base)..positions.end.min(self.limit());
         if positions.is_empty() {
@@ -333,7 +334,7 @@ impl Table {
                     count += 1;
                     returns.take(&mut fragment.payload);
                 }
-                // Its payload, if it had one, is taken out.
+                // This drops the payload, if there is one.
                 overwrite(place, Place::Vacant);
             }
             released(source, count);
@@ -344,7 +345,7 @@ impl Table {
         }
     }
 
-    /// Moves the base over everything before `settled` that holds nothing any more.
+    /// Moves the base past all events before `settled` that hold nothing.
     pub(super) fn close_gap(&mut self, settled: Position) {
         while self.base < settled {
             if self.base >= self.end {
@@ -360,7 +361,7 @@ impl Table {
         self.shrink();
     }
 
-    /// What is known of a source's fragment of an event, where it is held.
+    /// Returns the metadata of a source's fragment of an event, if it is held.
     pub(super) fn meta(&self, source: usize, position: Position) -> Option<&FragmentMeta> {
         self.slot(position)?;
         match &self.places[source * self.stride + self.index(position)] {
@@ -369,8 +370,8 @@ impl Table {
         }
     }
 
-    /// Takes a source's fragments from these events; says how many there were. For what the run does not want.
-    /// An event that has nothing left is forgotten.
+    /// Removes a source's fragments from these events, which the run does not want. Returns how many there were. An
+    /// event that has nothing left is forgotten.
     pub(super) fn withdraw(&mut self, source: usize, positions: Range<Position>) -> u64 {
         let mut count = 0;
         for position in positions.start.max(self.base)..positions.end.min(self.end) {
@@ -392,30 +393,30 @@ impl Table {
         count
     }
 
-    /// Fragments of a source that are held, counted one by one.
+    /// Returns the number of a source's held fragments, by counting them one by one.
     pub(super) fn held_of(&self, source: usize) -> u64 {
         (self.base..self.end).filter(|&position| self.has_fragment(source, position)).count() as u64
     }
 
-    /// How many of a source's fragments are held that a builder unit was sent.
+    /// Returns the number of a source's held fragments that were sent to a builder unit.
     pub(super) fn answered_of(&self, source: usize) -> u64 {
         let is_answered = |position: &Position| self.slot(*position).is_some_and(|slot| slot.answered);
         (self.base..self.end).filter(is_answered).filter(|&position| self.has_fragment(source, position)).count() as u64
     }
 
-    /// Events that hold a fragment, counted one by one.
+    /// Returns the number of events that hold a fragment, by counting them one by one.
     pub(super) fn held(&self) -> usize {
         let holds = |position: &Position| self.slot(*position).is_some_and(|slot| slot.fragments > 0);
         (self.base..self.end).filter(holds).count()
     }
 
-    /// Bytes of the payloads held, summed event by event.
+    /// Returns the bytes of the held payloads, summed event by event.
     pub(super) fn held_bytes(&self) -> u64 {
         let held = (self.base..self.end).filter_map(|position| self.slot(position)).filter(|slot| slot.fragments > 0);
         held.map(|slot| u64::from(slot.bytes)).sum()
     }
 
-    /// Shows the payloads held to `visit`, oldest event first, each only once as long as `visit` says to go on.
+    /// Passes the held payloads to `visit`, oldest event first, until `visit` breaks. Each is passed only once.
     pub(super) fn visit_oldest(&mut self, mut visit: impl FnMut(usize, &mut Payload) -> ControlFlow<()>) {
         for position in self.visited.max(self.base)..self.end {
             let index = self.index(position);
@@ -435,16 +436,16 @@ impl Table {
     }
 }
 
-/// An event's place in the row of all events of the run.
+/// The index of an event in the sequence of all events of the run.
 pub(super) type Position = u64;
 
-/// Behind every position: waits for nothing.
+/// Greater than every position: waits for nothing.
 pub(super) const NEVER: Position = Position::MAX;
 
-/// The position of the run's first event; 0 stands before it.
+/// The position of the run's first event; 0 is the position before it.
 pub(super) const ORIGIN: Position = 1;
 
-/// How many resync counts may be held at once; a further one waits until the oldest is released.
+/// The most resync counts that are held at once; a further one waits until the oldest is released.
 const SEGMENTS: usize = 8;
 
 /// Positions of one resync count.
@@ -460,21 +461,21 @@ impl Segment {
     }
 }
 
-/// Maps event keys to positions, which continue without a gap where the resync count grows. Holds the segments of the run, oldest
-/// first, and is never empty.
+/// Maps event keys to positions, which continue without a gap when the resync count grows. Holds the segments of the
+/// run, oldest first, and is never empty.
 ///
 /// ```text
 ///   keys       0:1  0:2  0:3 | 1:1  1:2  1:3 ...
 ///   positions   1    2    3  |  4    5    6       a segment begins at each resynchronisation
 /// ```
-/// Every table of the readout unit counts in positions, so that nothing else needs to know of resynchronisations.
+/// All tables of the readout unit use positions, so that nothing else needs to know of resynchronisations.
 #[derive(Debug)]
 pub(super) struct Timeline {
     segments: arrayvec::ArrayVec<Segment, SEGMENTS>,
 }
 
 impl Timeline {
-    /// A run that begins with this key.
+    /// Creates a timeline for a run that begins with this key.
     pub(super) fn new(first: EventKey) -> Self {
         Self { segments: [Segment { start: ORIGIN, first }].into_iter().collect() }
     }
@@ -483,17 +484,17 @@ impl Timeline {
         self.segments.last().expect("a timeline is made with one segment and never loses its last")
     }
 
-    /// The resync count of the newest segment.
+    /// Returns the resync count of the newest segment.
     pub(super) fn resync(&self) -> u16 {
         self.newest().first.resync()
     }
 
-    /// The first position of the newest segment.
+    /// Returns the first position of the newest segment.
     pub(super) fn start(&self) -> Position {
         self.newest().start
     }
 
-    /// One past the last position that the newest segment can number.
+    /// Returns one past the last position that the newest segment can number.
     pub(super) fn limit(&self) -> Position {
         let newest = self.newest();
         newest.start + (EventKey::MAX_NUMBER - newest.first.number())
@@ -507,23 +508,24 @@ impl Timeline {
         !self.segments.is_full()
     }
 
-    /// From `start` on, events carry keys from `first` on. There must be room.
+    /// Begins a segment: from `start` on, events have keys from `first` on. There must be room.
     pub(super) fn begin_segment(&mut self, start: Position, first: EventKey) {
         self.segments.push(Segment { start, first });
     }
 
-    /// The key at a position; the oldest known key where the position is older.
+    /// Returns the key at a position; the oldest known key if the position is older.
     pub(super) fn key(&self, position: Position) -> EventKey {
         let segment = self.segments.iter().rev().find(|segment| segment.start <= position);
         segment.map_or(self.segments[0].first, |segment| segment.key(position))
     }
 
-    /// The largest key before a position: what is settled when everything before the position is.
+    /// Returns the largest key before a position, up to which everything is settled if everything before the position
+    /// is.
     pub(super) fn key_before(&self, position: Position) -> EventKey {
         self.key(position).previous()
     }
 
-    /// The position of a key; `None` if it lies before the run, behind its segment's end, or in a resync count
+    /// Returns the position of a key; `None` if it lies before the run, past its segment's end, or in a resync count
     /// that has not begun.
     pub(super) fn position(&self, key: EventKey) -> Option<Position> {
         let (segment, end) = self.segment_of(key)?;
@@ -531,7 +533,7 @@ impl Timeline {
         (position < end).then_some(position)
     }
 
-    /// One past the last position whose key is not larger; `None` if the key's resync count has not begun.
+    /// Returns one past the last position whose key is not larger; `None` if the key's resync count has not begun.
     pub(super) fn end_of(&self, key: EventKey) -> Option<Position> {
         match self.segment_of(key) {
             Some((segment, end)) => Some(match key.since(segment.first) {
@@ -543,7 +545,7 @@ impl Timeline {
         }
     }
 
-    /// The positions of `count` consecutive keys, as far as they exist.
+    /// Returns the positions of `count` consecutive keys, as far as they exist.
     pub(super) fn range(&self, first: EventKey, count: u32) -> Range<Position> {
         let Some((segment, end)) = self.segment_of(first) else { return 0..0 };
         let (start, before) = match first.since(segment.first) {
@@ -554,7 +556,7 @@ impl Timeline {
         start.min(end)..start.saturating_add(count).min(end)
     }
 
-    /// The segment with the key's resync count, and where it ends.
+    /// Returns the segment with the key's resync count, and where it ends.
     fn segment_of(&self, key: EventKey) -> Option<(&Segment, Position)> {
         let index = self.segments.iter().rposition(|segment| segment.first.resync() == key.resync())?;
         Some((&self.segments[index], self.segments.get(index + 1).map_or(NEVER, |next| next.start)))
@@ -658,7 +660,7 @@ mod tests {
             table.slots_end() - table.base()
         };
         assert_eq!(pass(&mut table, 5000), 8192);
-        // Bursts keep it as it is.
+        // Bursts do not change its size.
         assert!((0..200).all(|burst| pass(&mut table, if burst % 5 == 0 { 5000 } else { 200 }) == 8192));
         let sizes: BTreeSet<u64> = (0..1500).map(|_| pass(&mut table, 200)).collect();
         assert_eq!(sizes, BTreeSet::from([1024, 2048, 4096, 8192]));

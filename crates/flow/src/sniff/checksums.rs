@@ -1,16 +1,16 @@
-//! The checksum at the end of frames.
+//! Finds the checksum at the end of frames.
 
 use super::findings::{Guess, Meaning};
 use ropewalk_wire::layout::{CHECKSUM_KINDS, Checksum, ChecksumKind, Number};
 
-/// Bytes that may follow a checksum, such as an end mark.
+/// The most bytes that may follow a checksum, such as an end mark.
 const MOST_BEHIND: usize = 8;
-/// Bytes of a header that a checksum may leave out.
+/// The most header bytes that a checksum may exclude.
 const MOST_BEFORE: usize = 16;
-/// What chance must not have done, in bits of all frames together: thousands of checksums are tried.
+/// Least improbability of a result, in bits of all frames together: thousands of checksums are tried.
 const LEAST_BITS: u32 = 40;
 
-/// The checksum of these whole frames, the widest one, of as much of the frame as possible.
+/// Returns the checksum of these whole frames: the widest one, over as much of the frame as possible.
 pub(super) fn find_checksum(frames: &[&[u8]]) -> Option<Guess> {
     let mut kinds = CHECKSUM_KINDS.to_vec();
     kinds.sort_by_key(|kind| core::cmp::Reverse(kind.bits()));
@@ -21,7 +21,7 @@ pub(super) fn find_checksum(frames: &[&[u8]]) -> Option<Guess> {
     .find_map(|(kind, behind, from)| guess(frames, kind, behind, from))
 }
 
-/// What a frame states at this distance from its end, in both byte orders, and what its checksum would be.
+/// Returns the values that a frame has at this distance from its end, in both byte orders, and its computed checksum.
 fn stated(frame: &[u8], kind: ChecksumKind, behind: usize, from: usize) -> Option<([u64; 2], u64)> {
     let end = frame.len().checked_sub(behind)?;
     let at = end.checked_sub(kind.bits() as usize / 8).filter(|at| *at > from)?;
@@ -35,14 +35,14 @@ fn guess(frames: &[&[u8]], kind: ChecksumKind, behind: usize, from: usize) -> Op
     let is_right = |frame: &&&[u8], order: usize| {
         stated(frame, kind, behind, from).is_some_and(|(both, found)| both[order] == found)
     };
-    // One of the first two frames is whole.
+    // At least one of the first two frames is intact.
     let order = (0..2).find(|&order| frames.iter().take(2).any(|frame| is_right(&frame, order)))?;
     let holds = frames.iter().filter(|frame| is_right(frame, order)).count();
     let mut values: Vec<u64> =
         frames.iter().filter_map(|frame| Some(stated(frame, kind, behind, from)?.0[order])).collect();
     values.sort_unstable();
     values.dedup();
-    // What is the same in most frames is the sum of nothing.
+    // A value that is the same in most frames is not a checksum.
     if holds * 10 < frames.len() * 9 || values.len() * 2 < frames.len() {
         return None;
     }
@@ -56,8 +56,8 @@ fn guess(frames: &[&[u8]], kind: ChecksumKind, behind: usize, from: usize) -> Op
     Some(Guess { meaning, holds: holds as u64, of: frames.len() as u64 })
 }
 
-/// Whether the bytes at this place belong to the payload: they repeat those before them, as equal bytes do, whose sums
-/// are equal too; or what follows them is no end mark, because it changes.
+/// Whether the bytes at this place belong to the payload. They repeat the bytes before them, as equal bytes have equal
+/// sums; or the bytes after them vary and are therefore not an end mark.
 fn is_payload(frames: &[&[u8]], bytes: usize, behind: usize) -> bool {
     let ends = || {
         let long_enough = frames.iter().filter(|frame| frame.len() >= bytes + behind);

@@ -1,40 +1,42 @@
-//! Clocks: numbers that grow linearly with the time of arrival.
+//! Finds clocks: numbers that grow linearly with the time of arrival.
 
 use super::fields::{is_shared, taken};
 use super::findings::{Doubt, Guess, Meaning, Wraps};
 use super::frames::{Row, Table, ahead, bits, extent, overlap, read};
 use ropewalk_wire::layout::Number;
 
-/// Pairs of frames that must be there before anything is said.
+/// Number of pairs of frames that are required for any result.
 const LEAST_CLOCK_PAIRS: usize = 8;
-/// By how much a clock may be off a straight line, in parts of what it went on: much less where what it is off by
-/// accumulates, as it does for sums of anything that comes at random.
+/// The most that a clock may deviate from a straight line, as a share of its advance. It is much less if the deviation
+/// accumulates, as it does for sums of random values.
 const MOST_DEVIATION: f64 = 0.03;
 const MOST_DRIFT: f64 = 0.002;
-/// The same of what may be a clock.
+/// The same for a number that may be a clock.
 const MOST_DEVIATION_PERHAPS: f64 = 0.1;
-/// Two neighbours in time: how much of the deviation differs between them, where nothing accumulates (white noise: 2).
+/// The least share of the deviation that differs between neighbours in time, if nothing accumulates (white noise: 2).
 const LEAST_WHITENESS: f64 = 0.5;
-/// The same of many points, of which some wait for each other: so many by the number of points. Of a sum it is 15.
+/// The same for many points, some of which wait for each other: this value divided by the number of points. For a sum
+/// it is 15.
 const LEAST_WHITENESS_OF_MANY: f64 = 240.0;
-/// Points that are further off the line than so many times the usual distance were late: they are left out, up to this share of all.
+/// Points that are further from the line than this many times the usual distance were late. They are left out, up to
+/// this share of all points.
 const LATE: f64 = 4.0;
 const MOST_LATE: f64 = 0.25;
-/// How often points that were late are looked for.
+/// Number of passes that search for late points.
 const ROUNDS: usize = 3;
 
-/// The maximum number of clocks in a report: further ones are times of single hits, after the frame's header.
+/// The most clocks in a report: further ones are times of single hits, after the frame's header.
 const MOST_CLOCKS: usize = 4;
-/// Ticks per nanosecond of the fastest clock that is expected: more are digits of something else.
+/// Ticks per nanosecond of the fastest expected clock; finer digits are something else.
 pub(super) const FINEST: f64 = 1.1;
 
 impl Line {
-    /// How long a tick is, in nanoseconds.
+    /// Returns the length of a tick, in nanoseconds.
     fn tick(&self) -> f64 {
         1.0 / self.slope
     }
 
-    /// Its standard deviation.
+    /// Returns the standard deviation of the tick.
     fn tick_error(&self) -> f64 {
         self.tick() * self.error / self.slope
     }
@@ -42,13 +44,13 @@ impl Line {
 
 /// The most digits of a round number.
 const MOST_DIGITS: i32 = 6;
-/// A tick of so few digits is no accident.
+/// A tick with at most this many digits is no accident.
 const ROUND: i32 = 2;
-/// By how much the clocks of a board and of this machine differ, at most.
+/// The largest relative difference between the clock of a board and that of this machine.
 const CLOCKS_DIFFER: f64 = 1e-4;
 
-/// The tick of so many nanoseconds that a board is likely to have, and how many digits it needs: the period, or the frequency, that is
-/// the roundest number within what the tick may be wrong by.
+/// Returns the likely tick of a board for a measured one in nanoseconds, and the number of its digits: the period, or
+/// the frequency, that is the roundest number within the error of the tick.
 pub(super) fn round_tick(tick: f64, error: f64) -> (f64, i32) {
     let tolerance = (3.0 * error).max(CLOCKS_DIFFER * tick);
     let rounded = |value: f64, digits: i32| {
@@ -71,25 +73,25 @@ struct Line {
     slope: f64,
     /// Standard deviation of the slope.
     error: f64,
-    /// Deviation from the line, in parts of what the clock went on.
+    /// Deviation from the line, as a share of the clock's advance.
     deviation: f64,
-    /// The same in nanoseconds.
+    /// Deviation from the line, in nanoseconds.
     scatter: f64,
-    /// Whether it is a clock, and not a sum of anything that comes at random.
+    /// Whether it is a clock and not a sum of random values.
     is_certain: bool,
-    /// Pairs of frames between which it went on,
+    /// Number of pairs of frames between which it advanced,
     holds: u64,
-    /// and began anew.
+    /// and number of those between which it restarted.
     resets: u64,
 }
 
-/// The clocks, and what repeats them; or else what may be one.
+/// The clocks and their repetitions; if there are none, what may be a clock.
 pub(super) struct Clocks {
     pub(super) guesses: Vec<Guess>,
     pub(super) perhaps: Option<Doubt>,
 }
 
-/// Finds clocks; `known` are fields of another meaning.
+/// Finds clocks; `known` are fields with another meaning.
 pub(super) fn find_clocks(table: &Table<'_>, known: &[Guess]) -> Clocks {
     let is_free = |number: &Number| known.iter().flat_map(taken).all(|other| !overlap(other, number));
     let mut lines: Vec<(Number, Line)> = [4, 8, 2, 6, 5, 3]
@@ -125,7 +127,8 @@ pub(super) fn find_clocks(table: &Table<'_>, known: &[Guess]) -> Clocks {
     Clocks { guesses, perhaps }
 }
 
-/// The lowest byte of a clock is never the quietest one; otherwise a neighbour was taken for its lower digits.
+/// Whether the lowest byte is not the quietest one, as for any clock. Otherwise a neighbouring field was taken for the
+/// lower digits.
 fn begins_with_a_lively_byte(table: &Table<'_>, number: &Number) -> bool {
     let extent = extent(number);
     let lowest = if number.is_big_endian { extent.end - 1 } else { extent.start };
@@ -133,18 +136,18 @@ fn begins_with_a_lively_byte(table: &Table<'_>, number: &Number) -> bool {
     table.liveliness(lowest) * 2 >= most
 }
 
-/// The straightest line; among lines about as straight, the field with the most usual width, a round tick and the most usual
-/// position, and of these the one that includes the lower digits.
+/// Returns the straightest line. Among about equally straight lines it takes the field with the most usual width, a
+/// round tick and the most usual position, and of these the one that includes the lower digits.
 fn best(lines: &[(Number, Line)]) -> Option<(Number, Line)> {
     let straightest = lines.iter().min_by(|one, other| one.1.deviation.total_cmp(&other.1.deviation))?;
     let close = |(number, line): &&(Number, Line)| {
         overlap(number, &straightest.0) && line.deviation <= 4.0 * straightest.1.deviation + 1e-9
     };
-    // The same for all, or a line that is less certain would be rounder.
+    // The same uncertainty for all lines: a less certain line would otherwise appear rounder.
     let uncertainty = lines.iter().filter(close).map(|(_, line)| line.error / line.slope).fold(0.0, f64::max);
     let rank = |(number, line): &&(Number, Line)| {
         let width = [4, 8, 2, 6, 5, 3].iter().position(|bytes| *bytes == number.bytes);
-        // A byte of digits that are left out weighs as much as a place that is a little unusual.
+        // A missing byte of digits weighs as much as a slightly unusual place.
         let coarseness = (-line.slope.log2() / 8.0).round() as i32;
         let oddity = [0, 3, 1, 3][(number.at % 4) as usize];
         let is_odd_tick = round_tick(line.tick(), uncertainty * line.tick()).1 > ROUND;
@@ -153,7 +156,8 @@ fn best(lines: &[(Number, Line)]) -> Option<(Number, Line)> {
     lines.iter().filter(close).min_by_key(rank).copied()
 }
 
-/// The clock with the bytes above it that it carries into, or that are zero: it is a straight line with them, too.
+/// Returns the clock with the bytes above it that it carries into, or that are zero, if it is a straight line with
+/// them, too.
 fn widened(table: &Table<'_>, lines: &[(Number, Line)], number: Number, line: Line) -> (Number, Line) {
     let lowest = |number: &Number| if number.is_big_endian { extent(number).end } else { extent(number).start };
     let is_same = |other: &Number| other.is_big_endian == number.is_big_endian && lowest(other) == lowest(&number);
@@ -174,7 +178,7 @@ fn widened(table: &Table<'_>, lines: &[(Number, Line)], number: Number, line: Li
     wider.max_by_key(rank).copied().unwrap_or((number, line))
 }
 
-/// Points of time and value, in the order of time. Each segment has an offset of its own.
+/// Points of time and value, in the order of time. Each segment has its own offset.
 type Segments = Vec<Vec<(f64, f64)>>;
 
 /// A straight line through segments.
@@ -182,10 +186,10 @@ struct Fit {
     slope: f64,
     /// Standard deviation of the slope.
     error: f64,
-    /// Deviation from the line: in parts of what the clock went on, and in ticks.
+    /// Deviation from the line, as a share of the clock's advance and in ticks.
     deviation: f64,
     ticks: f64,
-    /// How much of it differs between neighbours.
+    /// The share of the deviation that differs between neighbours.
     whiteness: f64,
     points: usize,
 }
@@ -227,7 +231,7 @@ impl Fit {
         })
     }
 
-    /// The line through the points that were not late.
+    /// Fits a line through the points that were not late.
     fn robust(segments: &Segments) -> Option<Self> {
         let all: usize = segments.iter().map(Vec::len).sum();
         let mut fit = Self::of(segments)?;
@@ -246,14 +250,14 @@ impl Fit {
         self.deviation < MOST_DRIFT || self.deviation < MOST_DEVIATION && self.whiteness >= LEAST_WHITENESS
     }
 
-    /// The same of points of which some waited for each other, and which may be far apart.
+    /// Does the same for points of which some waited for each other, and which may be far apart.
     fn is_straight_for_many(&self) -> bool {
         let least = (LEAST_WHITENESS_OF_MANY / self.points.max(1) as f64).min(LEAST_WHITENESS);
         self.deviation < MOST_DEVIATION && self.whiteness >= least
     }
 }
 
-/// The points that are as far off a line of this slope as others are.
+/// Returns the points whose distance from a line of this slope is normal.
 fn in_time(segments: &Segments, slope: f64) -> Segments {
     let median = |values: &mut Vec<f64>| {
         values.sort_unstable_by(f64::total_cmp);
@@ -272,7 +276,7 @@ fn in_time(segments: &Segments, slope: f64) -> Segments {
     segments.iter().zip(&offs).map(kept).collect()
 }
 
-/// A field's values against time, of the first frames of each peer and, behind a gap, of its last ones.
+/// A field's values over time: those of the first frames of each peer and, after a gap, of its last ones.
 #[derive(Default)]
 struct Course {
     first: Segments,
@@ -284,7 +288,7 @@ struct Course {
 }
 
 impl Course {
-    /// The values of this number; `None` if they cannot be those of a clock.
+    /// Returns the values of this number; `None` if they cannot be those of a clock.
     fn of(table: &Table<'_>, number: &Number) -> Option<Self> {
         let mut course = Self::default();
         let mut of_peers: Vec<Segments> = Vec::new();
@@ -314,13 +318,13 @@ impl Course {
         Some(course)
     }
 
-    /// Adds the values of frames behind the first one to the last segment; a reset begins another one.
+    /// Appends the values of the frames after the first one to the last segment; a reset begins a new segment.
     fn follow(&mut self, number: &Number, rows: &[Row<'_>], start: u64, segments: &mut Segments) -> Option<()> {
         let mut value = segments.last().and_then(|points| points.last()).map_or(0.0, |point| point.1);
         for (from, to) in rows.iter().zip(rows.get(1..)?) {
             self.pairs += 1;
             let step = ahead(number, from, to);
-            // What goes on by more than a quarter of its range began anew, or is no clock.
+            // An advance of more than a quarter of the range is a restart, or the number is not a clock.
             if step >> (bits(number) - 2) == 0 {
                 self.holds += 1;
                 self.stays += u64::from(step == 0);
@@ -338,7 +342,7 @@ impl Course {
     }
 }
 
-/// The value behind a gap, if it is certain how often the number wrapped there.
+/// Returns the value after a gap, if the number of wraps in the gap is certain.
 fn across(number: &Number, points: &[(f64, f64)], last: &Row<'_>, next: &Row<'_>) -> Option<f64> {
     let (from, to) = (points.first()?, points.last()?);
     if points.len() < LEAST_CLOCK_PAIRS || to.0 <= from.0 {
@@ -351,7 +355,7 @@ fn across(number: &Number, points: &[(f64, f64)], last: &Row<'_>, next: &Row<'_>
     is_certain.then_some(to.1 + step)
 }
 
-/// The line through a field's values, if it is or may be a clock.
+/// Returns the line through a field's values, if it is or may be a clock.
 fn line(table: &Table<'_>, number: &Number) -> Option<Line> {
     let course = Course::of(table, number)?;
     let all = Fit::robust(&course.all).filter(|fit| fit.deviation < MOST_DEVIATION_PERHAPS);
@@ -365,7 +369,7 @@ fn line(table: &Table<'_>, number: &Number) -> Option<Line> {
     Some(Line { slope, error, deviation, scatter: ticks / slope, is_certain, holds, resets })
 }
 
-/// The field that is one more whenever the clock begins anew.
+/// Returns the field that increases by one whenever the clock restarts.
 fn wraps(table: &Table<'_>, clock: &Number, line: &Line) -> Option<Wraps> {
     let is_reset = |from: &Row<'_>, to: &Row<'_>| ahead(clock, from, to) >> (bits(clock) - 2) != 0;
     let fits = |number: &Number| {
@@ -384,7 +388,7 @@ fn wraps(table: &Table<'_>, clock: &Number, line: &Line) -> Option<Wraps> {
     let mut places: Vec<Number> = [4, 2, 1].into_iter().flat_map(|bytes| table.places(bytes)).collect();
     places.sort_by_key(|number| (number.bytes != 4, distance(number), number.is_big_endian != clock.is_big_endian));
     let number = places.into_iter().find(|number| !overlap(number, clock) && fits(number))?;
-    // How far it goes until it begins anew: as far as it went, and what its last step was short of.
+    // The period up to a restart: the advance so far, and the shortfall of the last step.
     let period = table.pairs().filter(|(from, to)| is_reset(from, to)).map(|(from, to)| {
         let passed = to.at.saturating_sub(from.at) as f64;
         read(from, clock) as f64 / line.slope + passed - read(to, clock) as f64 / line.slope
@@ -393,7 +397,7 @@ fn wraps(table: &Table<'_>, clock: &Number, line: &Line) -> Option<Wraps> {
     Some(Wraps { number, period: sum / count })
 }
 
-/// The first field that repeats what another one was in the frame before.
+/// Returns the first field that repeats the value of another one in the previous frame.
 fn before(table: &Table<'_>, of: &Number) -> Option<Guess> {
     let all = table.pairs().count() as u64;
     let places = table.places(of.bytes).filter(|number| number.is_big_endian == of.is_big_endian);

@@ -1,28 +1,29 @@
-//! What the fields of frames hold: counters, clocks, lengths, and bytes that are always the same.
+//! Finds the meaning of the fields of frames: counters, clocks, lengths and constants.
 
 use super::findings::{Guess, Meaning};
 use super::frames::{Row, Table, ahead, bits, extent, overlap, read};
 use ropewalk_wire::layout::{Counts, Length, MOST_PATTERN_BYTES, Number};
 use std::collections::BTreeSet;
 
-/// Pairs of frames that must be there before anything is said.
+/// Number of pairs of frames that are required for any result.
 const LEAST_PAIRS: usize = 4;
-/// Bits of a counter that is believed.
+/// The fewest bits of a plausible counter.
 const LEAST_BITS: u32 = 4;
-/// The maximum number of slow counters in a report: further ones are parts of clocks, after the frame's header.
+/// The most slow counters in a report: further ones are parts of clocks, after the frame's header.
 const MOST_SLOW: usize = 2;
-/// What chance must not have done: bits that were as they should be, in all pairs together.
+/// Least evidence against chance: number of bits that were as expected, in all pairs together.
 const LEAST_EVIDENCE: u64 = 24;
 
-/// A counter grows from its lowest bit: as long as what is above it changes when it is carried into, and only then.
+/// The extent of a counter from its lowest bit: as far as each higher bit changes exactly when the counter carries into
+/// it.
 pub(super) struct Growth {
-    /// Bits that behave as a counter does.
+    /// Number of bits that behave like a counter.
     pub(super) bits: u32,
-    /// Bits that were seen to change.
+    /// Number of bits that were seen to change.
     pub(super) moved: u32,
 }
 
-/// The numbers that are one more in each frame of a peer; `known` are fields of another meaning.
+/// Finds the numbers that increase by one in each frame of a peer; `known` are fields with another meaning.
 pub(super) fn find_counters(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
     let pairs: Vec<(&Row<'_>, &Row<'_>)> = table.pairs().collect();
     if pairs.len() < LEAST_PAIRS {
@@ -43,7 +44,7 @@ pub(super) fn find_counters(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
             }
         }
     }
-    // Of overlapping fields the one for which most speaks counts.
+    // Of overlapping fields the one with the most evidence wins.
     found.sort_by_cached_key(|(number, growth)| core::cmp::Reverse(likelihood(&pairs, number, growth, order)));
     let mut guesses: Vec<Guess> = Vec::new();
     for (number, _) in found {
@@ -56,7 +57,8 @@ pub(super) fn find_counters(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
     guesses
 }
 
-/// Whether the fields of these frames have their most significant byte first, and whether that is certain: two bytes of each changed.
+/// Returns whether the fields of these frames have their most significant byte first, and whether that is certain
+/// because two bytes of each changed.
 pub(super) fn byte_order(table: &Table<'_>, guesses: &[Guess]) -> Option<(bool, bool)> {
     let is_seen = |number: &Number| extent(number).filter(|at| table.liveliness(*at) > 1).count() > 1;
     let fields = guesses.iter().flat_map(taken).map(|number| (number, is_seen(number)));
@@ -74,7 +76,7 @@ pub(super) fn byte_order(table: &Table<'_>, guesses: &[Guess]) -> Option<(bool, 
     agreed(true).or_else(|| agreed(false))
 }
 
-/// The eight bytes, or as many as are free, in which a counter can stand whose lowest byte is this one.
+/// Returns the eight bytes, or as many as are free, that a counter with this lowest byte can occupy.
 fn window(lowest: usize, is_big_endian: bool, is_free: &impl Fn(usize) -> bool) -> Number {
     let number = |at: usize, bytes: usize| Number { is_big_endian, ..Number::little_endian(at as i32, bytes as u8) };
     if is_big_endian {
@@ -85,10 +87,11 @@ fn window(lowest: usize, is_big_endian: bool, is_free: &impl Fn(usize) -> bool) 
     }
 }
 
-/// How far a counter reaches whose lowest bit is bit `bit` of a window's lowest byte; `None` if there is no counter.
+/// Returns the extent of a counter whose lowest bit is bit `bit` of a window's lowest byte; `None` if there is no
+/// counter.
 fn grow(pairs: &[(&Row<'_>, &Row<'_>)], window: &Number, bit: u32) -> Option<Growth> {
     let value = |row: &Row<'_>| read(row, window) >> bit;
-    // Most places are none: a few pairs show that.
+    // Most places are not counters, which a few pairs show.
     let toggles = |pair: &&(&Row<'_>, &Row<'_>)| (value(pair.0) ^ value(pair.1)) & 1 == 1;
     if pairs.iter().take(32).filter(toggles).count() * 10 < pairs.len().min(32) * 9 - 10 {
         return None;
@@ -106,7 +109,8 @@ fn grow(pairs: &[(&Row<'_>, &Row<'_>)], window: &Number, bit: u32) -> Option<Gro
             carried += usize::from(is_carry && changes);
             wrong += usize::from(!is_carry && changes);
         }
-        // A tenth of all frames may have been lost on the way; what changes without a carry is another field.
+        // A tenth of all frames may have been lost on the way. Bits that change without a carry belong to another
+        // field.
         if grown >= LEAST_BITS && (carried * 2 < carries || wrong * 50 > all) {
             break;
         }
@@ -124,13 +128,14 @@ fn grow(pairs: &[(&Row<'_>, &Row<'_>)], window: &Number, bit: u32) -> Option<Gro
         .then_some(Growth { bits: grown, moved })
 }
 
-/// How many pairs of frames it counted.
+/// Returns the number of pairs of frames that the counter counted.
 fn counted(pairs: &[(&Row<'_>, &Row<'_>)], number: &Number) -> usize {
     pairs.iter().filter(|(from, to)| ahead(number, from, to) == 1).count()
 }
 
-/// How likely a counter is, part by part: it never went back, it counted frames, more of it was seen to change, it has whole bytes and
-/// the byte order of other fields, zeros above what changed, more than a byte, and an even place.
+/// Ranks a counter by several criteria: it never went back, it counted frames, more of it was seen to change, it has
+/// whole bytes and the byte order of other fields, zeros above the changing part, more than one byte, and an even
+/// place.
 fn likelihood(
     pairs: &[(&Row<'_>, &Row<'_>)],
     number: &Number,
@@ -157,7 +162,7 @@ fn likelihood(
     )
 }
 
-/// The field of a counter that has this value: as many bytes as a number usually has, as far as its bits allow it.
+/// Returns the field of a counter with this value: as many bytes as a number usually has, as far as its bits allow.
 pub(super) fn field(window: &Number, bit: u32, growth: &Growth, value: u64) -> Number {
     let lowest = if window.is_big_endian { window.at + i32::from(window.bytes) - 1 } else { window.at };
     let number = |bytes: i32| {
@@ -167,19 +172,19 @@ pub(super) fn field(window: &Number, bit: u32, growth: &Growth, value: u64) -> N
     let available = i32::from(window.bytes);
     let whole = (growth.bits / 8) as i32;
     if bit == 0 && whole > 0 {
-        // Zeros above a number are a part of it, and what lies above them is not.
+        // Zeros above a number are part of it, and the bytes above them are not.
         let byte = |index: &i32| value >> (8 * index) & 0xFF;
         let moved = growth.moved.div_ceil(8) as i32;
         let zeros = (moved..whole).find(|index| byte(index) == 0).filter(|zeros| *zeros <= 4.max(moved));
         let end = (zeros.unwrap_or(whole)..whole).find(|index| byte(index) != 0).unwrap_or(whole);
-        // Constant bytes directly above may be something else: of these as few as there can be.
+        // Constant bytes directly above may be something else, so as few of them as possible are included.
         let least = zeros.unwrap_or(moved);
         let widths: &[i32] = if zeros.is_some() { &[4, 2, 8, 6, 3, 1] } else { &[2, 4, 8, 3, 6, 1] };
         if let Some(&bytes) = widths.iter().find(|&&bytes| least <= bytes && bytes <= end) {
             return number(bytes);
         }
     }
-    // Bits of something larger.
+    // Bits of a larger number.
     let bits = growth.bits.min(32);
     let bytes = [1, 2, 4, 8].into_iter().find(|&bytes| 8 * bytes as u32 >= bits + bit && bytes <= available);
     let bytes = bytes.unwrap_or(((bits + bit).div_ceil(8)) as i32);
@@ -187,7 +192,8 @@ pub(super) fn field(window: &Number, bit: u32, growth: &Growth, value: u64) -> N
     if mask == u64::MAX >> (64 - 8 * bytes as u32) { number(bytes) } else { number(bytes).masked(mask) }
 }
 
-/// The number with the byte above it, or with that below it and all bits down to its lowest one; `None` at an end.
+/// Returns the number extended by the byte above it, or by the one below it with all bits down to its lowest one;
+/// `None` at an end.
 fn stretched(number: &Number, is_upward: bool, reach: usize) -> Option<Number> {
     let is_behind = is_upward != number.is_big_endian;
     let (at, bytes) = (if is_behind { number.at } else { number.at - 1 }, number.bytes + 1);
@@ -200,16 +206,16 @@ fn stretched(number: &Number, is_upward: bool, reach: usize) -> Option<Number> {
     Some(Number { at, bytes, ..*number }.masked(mask))
 }
 
-/// Whether what counts is a slice of a number that goes on more smoothly with the bits above it or below it, as clocks do.
+/// Whether a counter is a slice of a number that advances more smoothly with the bits above or below it, as clocks do.
 pub(super) fn is_slice(pairs: &[(&Row<'_>, &Row<'_>)], number: &Number, reach: usize) -> bool {
-    // How far steps are from the usual one, on average; and that one.
+    // The mean deviation of the steps from the usual one, and the usual step.
     let roughness = |number: &Number| {
         let mut steps: Vec<u64> = pairs.iter().map(|(from, to)| ahead(number, from, to)).collect();
         steps.sort_unstable();
         let usual = steps[steps.len() / 2];
         (steps.iter().map(|step| step.abs_diff(usual) as f64).sum::<f64>() / pairs.len() as f64, usual)
     };
-    // What is above goes on by as much where the number wraps, because it is carried into.
+    // The bits above advance by the same amount when the number wraps and carries into them.
     let is_carried = |wide: &Number| {
         let (_, usual) = roughness(wide);
         let mut wraps = pairs.iter().filter(|(from, to)| read(to, number) < read(from, number)).peekable();
@@ -222,7 +228,7 @@ pub(super) fn is_slice(pairs: &[(&Row<'_>, &Row<'_>)], number: &Number, reach: u
         || own > 0.0 && stretched(number, false, reach).is_some_and(|wide| is_smoother(&wide))
 }
 
-/// The number in the orders of bytes that it may have: of one byte in both.
+/// Returns the number in its possible byte orders; for one byte in both.
 pub(super) fn orders(number: &Number) -> impl Iterator<Item = Number> + use<> {
     let number = *number;
     let other = Number { is_big_endian: !number.is_big_endian, ..number };
@@ -243,7 +249,8 @@ pub(super) fn is_shared(table: &Table<'_>, number: &Number) -> bool {
         })
 }
 
-/// Numbers that are one more now and then and otherwise the same: an event's, of which a peer sends several frames.
+/// Finds numbers that increase by one now and then and otherwise stay the same: event numbers, if a peer sends several
+/// frames of an event.
 pub(super) fn find_slow(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
     let mut found: Vec<Guess> = Vec::new();
     for number in [4, 2].into_iter().flat_map(|bytes| table.places(bytes)) {
@@ -255,7 +262,7 @@ pub(super) fn find_slow(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
     found
 }
 
-/// The numbers that a guess is about.
+/// Returns the numbers that a guess describes.
 pub(super) fn taken(guess: &Guess) -> impl Iterator<Item = &Number> {
     let wraps = match &guess.meaning {
         Meaning::Clock { wraps, .. } => wraps.as_ref().map(|wraps| &wraps.number),
@@ -264,24 +271,24 @@ pub(super) fn taken(guess: &Guess) -> impl Iterator<Item = &Number> {
     guess.number().into_iter().chain(wraps)
 }
 
-/// Values of a byte that is more than a number of a part.
+/// Number of values from which on a byte is more than the number of a part.
 const LEAST_LIVELY: usize = 24;
 
-/// Where the byte below a number is, if there is one.
+/// Returns the offset of the byte below a number, if there is one.
 const fn below_of(number: &Number) -> usize {
     if number.is_big_endian { number.at as usize + number.bytes as usize } else { (number.at - 1) as usize }
 }
 
-/// The guess that this number is one more now and then.
+/// Returns the guess that this number increases by one now and then.
 pub(super) fn slow(table: &Table<'_>, number: Number) -> Option<Guess> {
-    // Its lowest byte must be the one that moves.
+    // The lowest byte must be the one that changes.
     let extent = extent(&number);
     let lowest = if number.is_big_endian { extent.end - 1 } else { extent.start };
     if bits(&number) > 8 && table.liveliness(lowest) < LEAST_PAIRS {
         return None;
     }
     let (mut steps, mut stays, mut wrong, mut pairs) = (0_u64, 0_u64, 0_u64, 0_u64);
-    // Of a clock the byte below never goes back as long as the number stays.
+    // In a clock the byte below never goes back while the number stays the same.
     let is_lively = |number: &Number| table.liveliness(below_of(number)) >= LEAST_LIVELY;
     let below = |number: Number| stretched(&number, false, table.reach).filter(|_| is_lively(&number));
     let mut wider: Vec<Number> = orders(&number).filter_map(below).collect();
@@ -299,7 +306,7 @@ pub(super) fn slow(table: &Table<'_>, number: Number) -> Option<Guess> {
         }
     }
     let few = LEAST_PAIRS as u64;
-    // What goes elsewhere nearly as often as up is no counter.
+    // A number that changes otherwise nearly as often as it increases is not a counter.
     let is_seen = steps > few && stays > few && wrong * 20 <= pairs && wrong * 2 <= steps;
     (is_seen && wider.is_empty()).then(|| {
         let is_shared = is_shared(table, &number);
@@ -308,14 +315,14 @@ pub(super) fn slow(table: &Table<'_>, number: Number) -> Option<Guess> {
     })
 }
 
-/// What a length counts in.
+/// Units of a length, in bytes.
 const UNITS: [u32; 4] = [1, 2, 4, 8];
-/// Bytes that a length may leave out.
+/// The most bytes that a length may exclude.
 const MOST_UNCOUNTED: i64 = 256;
-/// Different lengths of frames, without which a field that never changes would be one.
+/// Number of different frame lengths that are required, since otherwise any constant field could be a length.
 const LEAST_LENGTHS: usize = 2;
 
-/// The best guess at each place where a frame's length stands; `known` are fields of another meaning.
+/// Returns the best guess for each place of a length; `known` are fields with another meaning.
 pub(super) fn find_lengths(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
     let mut lengths: Vec<usize> = table.rows().map(|row| row.length).collect();
     lengths.sort_unstable();
@@ -338,25 +345,26 @@ pub(super) fn find_lengths(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
     best
 }
 
-/// Lower where it is more like what boards do, and has the byte order of other fields.
+/// Returns the rank of a guess: lower if it is more like the usual format of boards, and has the byte order of other
+/// fields.
 fn rank(guess: &Guess, order: Option<bool>) -> (u64, bool, bool, bool, u32, usize) {
     let Meaning::Length(length) = &guess.meaning else { return (u64::MAX, true, true, true, 0, 0) };
     let number = &length.number;
-    // Boards that write 3 bytes are rare: they are more often two with a byte behind them that is still 0.
+    // Boards that write 3 bytes are rare: more often these are two bytes with one behind them that is still 0.
     let is_odd = number.bytes == 3 || number.bytes > 2 && number.at % i32::from(number.bytes.min(4)) != 0;
     let uncounted = match length.counts {
         Counts::Frame => length.add.unsigned_abs(),
         Counts::AfterField => 1,
         Counts::Payload { header } => header,
     };
-    // As wide as its place allows.
+    // As wide as the place allows.
     let is_unaligned = number.bytes == 2 && number.at % 2 != 0;
     let oddity = usize::from(is_odd) * 16 + 2 * usize::from(8 - number.bytes) + usize::from(is_unaligned);
     let is_reversed = number.bytes > 1 && order.is_some_and(|order| order != number.is_big_endian);
     (guess.of - guess.holds, number.mask.is_some(), is_reversed, uncounted != 0, uncounted, oddity)
 }
 
-/// A length at this place, whole or in its lower bits.
+/// Returns the guess of a length at this place, in all of its bits or in its lower ones.
 fn guess(table: &Table<'_>, number: &Number) -> Option<Guess> {
     let masks = [28, 24, 20, 16, 12].into_iter().filter(|bits| *bits < 8 * u32::from(number.bytes));
     let masked = masks.map(|bits| number.masked((1 << bits) - 1));
@@ -369,7 +377,8 @@ fn guess(table: &Table<'_>, number: &Number) -> Option<Guess> {
     })
 }
 
-/// What a field leaves out of the frames' lengths, if it is the same for nearly all; and for how many.
+/// Returns the number of bytes that a field excludes from the frames' lengths, if it is the same for nearly all, and
+/// for how many it holds.
 fn uncounted<'a>(rows: impl Iterator<Item = &'a Row<'a>>, number: &Number, unit: u32) -> Option<(i64, u64)> {
     let rest = |row: &Row<'_>| row.length as i64 - (read(row, number) as i64).saturating_mul(unit.into());
     let (mut candidate, mut holds, mut all, mut wrong) = (None, 0, 0_u64, 0_u64);
@@ -388,7 +397,7 @@ fn uncounted<'a>(rows: impl Iterator<Item = &'a Row<'a>>, number: &Number, unit:
     candidate.filter(|rest| rest.abs() <= MOST_UNCOUNTED).map(|rest| (rest, holds))
 }
 
-/// A length that leaves out so many bytes.
+/// Returns a length that excludes this many bytes.
 pub(super) fn length(number: Number, unit: u32, uncounted: i64) -> Length {
     let (counts, add) = if uncounted == extent(&number).end as i64 {
         (Counts::AfterField, 0)
@@ -400,10 +409,11 @@ pub(super) fn length(number: Number, unit: u32, uncounted: i64) -> Length {
     Length { number, unit, counts, add }
 }
 
-/// Frames that must be there before anything is said.
+/// Number of frames that are required for any result.
 const LEAST_FRAMES: usize = 4;
 
-/// Runs of constant bytes that are not all zero, and what tells peers apart; `known` are fields of another meaning.
+/// Finds runs of constant bytes that are not all zero, and fields that distinguish peers; `known` are fields with
+/// another meaning.
 pub(super) fn find_constants(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
     if table.len() < LEAST_FRAMES {
         return Vec::new();
@@ -434,7 +444,7 @@ pub(super) fn find_constants(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
     guesses
 }
 
-/// A run of constant bytes that ends before `end`, without the zeros around it.
+/// Returns a run of constant bytes that ends before `end`, without the zeros around it.
 fn constant(table: &Table<'_>, end: usize, run: &[u8]) -> Option<Guess> {
     let first = run.iter().position(|byte| *byte != 0)?;
     let last = run.iter().rposition(|byte| *byte != 0)?;
@@ -443,7 +453,7 @@ fn constant(table: &Table<'_>, end: usize, run: &[u8]) -> Option<Guess> {
     Some(Guess { meaning: Meaning::Constant { at, bytes }, holds: of, of })
 }
 
-/// Whether there are several values, each once.
+/// Whether there are several values, each occurring once.
 fn are_different(values: &[u64]) -> bool {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();

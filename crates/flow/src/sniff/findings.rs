@@ -1,4 +1,4 @@
-//! What was found, in words; the layout that is drafted of it; and what is doubtful about that.
+//! The findings as text, the layout drafted from them, and its doubts.
 
 use super::PeerAccount;
 use super::clocks::{FINEST, round_tick};
@@ -10,138 +10,138 @@ use ropewalk_wire::layout::{
     Checksum, Clock, Counts, Frame, Layout, Length, MOST_FRAME_BYTES, Number, Pattern, Plan, Size,
 };
 
-/// Everything that was found.
+/// All findings.
 #[derive(Clone, Debug)]
 pub struct Findings {
-    /// By the place that was sent to.
+    /// The groups, by destination.
     pub groups: Vec<Group>,
-    /// Packets of peers that were too many to be looked at.
+    /// Packets of peers beyond the limit, which were not analysed.
     pub unheard: u64,
 }
 
-/// Peers that send to one place.
+/// Peers with the same destination.
 #[derive(Clone, Debug)]
 pub struct Group {
     /// The peers of the group.
     pub peers: Vec<PeerAccount>,
-    /// Frames that were looked at.
+    /// Number of frames analysed.
     pub frames: u64,
-    /// Bytes of the shortest of them.
+    /// Bytes of the shortest of these frames.
     pub least_frame: usize,
-    /// Bytes of the longest of them.
+    /// Bytes of the longest of these frames.
     pub most_frame: usize,
-    /// How a stream's frames are found; `None` for datagrams, and if nothing was found.
+    /// How the frames of a stream are found; `None` for datagrams, and if no framing was found.
     pub framing: Option<Frame>,
-    /// What their bytes mean.
+    /// The meanings of their bytes.
     pub guesses: Vec<Guess>,
-    /// Why the draft may be wrong; without any it is right for all frames that were looked at.
+    /// Reasons why the draft may be wrong. Without any it is right for all frames that were analysed.
     pub doubts: Vec<Doubt>,
-    /// What was looked for and not found.
+    /// Properties that were searched for and not found.
     pub notes: Vec<Note>,
-    /// Bytes of streams that belong to no frame: of a file, those behind the last one.
+    /// Bytes of streams that belong to no frame; for a file, those after the last frame.
     pub unframed_bytes: u64,
 }
 
-/// What some bytes mean, and why that is believed.
+/// The meaning of some bytes, and the evidence for it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Guess {
-    /// What.
+    /// The meaning.
     pub meaning: Meaning,
-    /// In how many frames, or pairs of frames that follow each other, it holds
+    /// The number of frames, or of pairs of consecutive frames, in which it holds,
     pub holds: u64,
-    /// of so many.
+    /// out of this number.
     pub of: u64,
 }
 
-/// What bytes may mean.
+/// A meaning that bytes may have.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Meaning {
-    /// How long the frame is.
+    /// The length of the frame.
     Length(Length),
-    /// One more in each frame of a peer.
+    /// A counter that increases by one in each frame of a peer.
     FrameCounter {
-        /// Where.
+        /// The field.
         number: Number,
-        /// Several peers have the same values: it may be the event's number.
+        /// Whether several peers have the same values, so that it may be the event number.
         is_shared: bool,
     },
-    /// More by the same number, which is not one, in each frame of a peer.
+    /// A number that increases by the same step, which is not one, in each frame of a peer.
     Steps {
-        /// Where.
+        /// The field.
         number: Number,
-        /// By how much.
+        /// The step.
         by: u64,
     },
-    /// One more now and then, otherwise the same.
+    /// A counter that increases by one now and then, and otherwise stays the same.
     SlowCounter {
-        /// Where.
+        /// The field.
         number: Number,
-        /// Several peers have the same values.
+        /// Whether several peers have the same values.
         is_shared: bool,
-        /// Frames with the same value, on average.
+        /// Average number of frames with the same value.
         frames_each: f64,
     },
-    /// Goes on with time.
+    /// A number that advances with time.
     Clock {
-        /// Where.
+        /// The field.
         number: Number,
-        /// How long a tick is, in nanoseconds.
+        /// The length of a tick, in nanoseconds.
         tick: f64,
-        /// By how much that may be wrong, in nanoseconds (one standard deviation).
+        /// The standard deviation of the tick, in nanoseconds.
         error: f64,
-        /// What is one more whenever the clock begins anew: its wraps, or whole seconds.
+        /// The field that increases by one whenever the clock restarts: its wraps, or whole seconds.
         wraps: Option<Wraps>,
-        /// Several peers have the same values, as frames of one event do.
+        /// Whether several peers have the same values, as frames of one event do.
         is_shared: bool,
     },
-    /// What another number was in the frame before.
+    /// The value that another number had in the previous frame.
     Before {
-        /// Where.
+        /// The field.
         number: Number,
-        /// The other one.
+        /// The other number.
         of: Number,
     },
-    /// A checksum; its place is counted from the frame's end.
+    /// A checksum; its offset is counted from the frame's end.
     Checksum(Checksum),
-    /// Always the same bytes.
+    /// Constant bytes.
     Constant {
-        /// Where.
+        /// The offset.
         at: usize,
-        /// What they are.
+        /// The bytes.
         bytes: Vec<u8>,
     },
-    /// The same in each frame of a peer, and different in those of others.
+    /// A number that is constant in the frames of a peer, and different for each peer.
     Peer {
-        /// Where.
+        /// The field.
         number: Number,
         /// Its values, in the order of the peers.
         values: Vec<u64>,
     },
 }
 
-/// A field that is one more whenever a clock begins anew.
+/// A field that increases by one whenever a clock restarts.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Wraps {
-    /// Where.
+    /// The field.
     pub number: Number,
-    /// What lies between, in nanoseconds.
+    /// The period, in nanoseconds.
     pub period: f64,
 }
 
 impl Wraps {
-    /// Whether it counts seconds.
+    /// Whether the field counts seconds.
     pub fn are_seconds(&self) -> bool {
         (self.period / 1e9 - 1.0).abs() < 0.02
     }
 }
 
 impl Guess {
-    /// How much it is worth, 0 to 1.
+    /// Returns the share of frames in which it holds, 0 to 1.
     pub fn score(&self) -> f64 {
         if self.of == 0 { 0.0 } else { self.holds as f64 / self.of as f64 }
     }
 
-    /// The number that it is about; `None` for constant bytes and checksums.
+    /// Returns the number that it describes; `None` for constant bytes and checksums.
     pub const fn number(&self) -> Option<&Number> {
         match &self.meaning {
             Meaning::Length(length) => Some(&length.number),
@@ -156,7 +156,7 @@ impl Guess {
     }
 }
 
-/// The type of a number in a configuration: `u8`, `u32be`.
+/// Returns the type of a number in a configuration, such as `u8` or `u32be`.
 fn type_of(number: &Number) -> String {
     let order = match (number.bytes, number.is_big_endian) {
         (1, _) => "",
@@ -166,7 +166,7 @@ fn type_of(number: &Number) -> String {
     format!("u{}{order}", 8 * u32::from(number.bytes))
 }
 
-/// A number as a configuration names it: `u32be at 26`, with its mask.
+/// A number in the notation of a configuration, such as `u32be at 26`, with its mask.
 struct Named<'a>(pub(super) &'a Number);
 
 impl fmt::Display for Named<'_> {
@@ -230,7 +230,7 @@ impl fmt::Display for Guess {
     }
 }
 
-/// What a length counts, in words.
+/// Describes the unit of a length.
 fn counted(length: &Length) -> String {
     let unit = match length.unit {
         1 => String::new(),
@@ -248,7 +248,7 @@ fn counted(length: &Length) -> String {
     format!("{what}{unit}{add}")
 }
 
-/// A figure with as many digits as its error allows: `11.3569 +- 0.0003`.
+/// A value with as many digits as its error allows: `11.3569 +- 0.0003`.
 struct Figure(f64, f64);
 
 impl fmt::Display for Figure {
@@ -259,16 +259,16 @@ impl fmt::Display for Figure {
     }
 }
 
-/// The longest datagram: what UDP can carry.
+/// The longest datagram that UDP can carry, in bytes.
 const MOST_DATAGRAM: u32 = 65_507;
-/// A frame that was never seen may be so much longer than the longest one that was.
+/// How many times longer than the longest frame seen a frame may be.
 const MARGIN: usize = 8;
-/// The most that a stream's frames are expected to grow to, in bytes; but not less than so many times the longest one.
+/// The size in bytes up to which a stream's frames are expected to grow; at least `LEAST_MARGIN` times the longest one.
 const MOST_STREAM_FRAME: usize = 1 << 20;
 const LEAST_MARGIN: usize = 2;
 
-/// A layout of what was found for this group: what is not certain is left out, and what is left compiles to a plan. None
-/// where no frames were found.
+/// Drafts a layout from the findings for this group. Uncertain findings are left out, and the rest compiles to a plan.
+/// Returns `None` if no frames were found.
 pub fn draft(group: &Group) -> Option<Layout> {
     let is_stream = group.peers.iter().any(|account| account.peer.transport.is_stream());
     let frame = if is_stream { group.framing.clone()? } else { Frame::Datagram };
@@ -284,7 +284,7 @@ pub fn draft(group: &Group) -> Option<Layout> {
     add(&mut layout, |layout| layout.time = clock(group));
     let counter = frame_counter(&group.guesses);
     add(&mut layout, |layout| layout.sequence = counter.map(|(number, _)| number));
-    // What counts frames is the event's number as well where nothing else is.
+    // A frame counter is also the event number if there is no other.
     add(&mut layout, |layout| layout.event = event_number(&group.guesses).into_iter().collect());
     let checksum = group.guesses.iter().find_map(|guess| match guess.meaning {
         Meaning::Checksum(checksum) => Some(checksum),
@@ -294,7 +294,7 @@ pub fn draft(group: &Group) -> Option<Layout> {
     Some(layout)
 }
 
-/// Changes a layout if it still compiles then.
+/// Changes a layout if it still compiles afterwards.
 fn add(layout: &mut Layout, change: impl FnOnce(&mut Layout)) {
     let mut changed = layout.clone();
     change(&mut changed);
@@ -303,7 +303,7 @@ fn add(layout: &mut Layout, change: impl FnOnce(&mut Layout)) {
     }
 }
 
-/// The first constant bytes that are long enough to be no accident, and that nothing else overlaps.
+/// Returns the first constant bytes that are too long to be an accident and that no other field overlaps.
 fn pattern(group: &Group) -> Option<Pattern> {
     let starts = match &group.framing {
         Some(Frame::Sync { word, .. }) => word.len(),
@@ -319,11 +319,11 @@ fn pattern(group: &Group) -> Option<Pattern> {
     })
 }
 
-/// The widest counter and the widest clock that are expected, in bytes.
+/// The widest expected counter and the widest expected clock, in bytes.
 const WIDEST_COUNTER: u8 = 4;
 const WIDEST_CLOCK: u8 = 8;
 
-/// Constant bytes, except possible upper bytes of a counter or clock: these change when it carries, after
+/// Returns the constant bytes without possible upper bytes of a counter or clock. Those change when it carries, after
 /// minutes or hours.
 fn steady(mut constant: Range<usize>, guesses: &[Guess]) -> Range<usize> {
     let numbers = guesses.iter().filter_map(|guess| match &guess.meaning {
@@ -355,20 +355,21 @@ fn clock(group: &Group) -> Option<Clock> {
     Some(Clock { ticks: vec![number], tick_attoseconds, seconds })
 }
 
-/// The counter of frames, that of all peers before others; and whether it is.
+/// Returns the frame counter, by preference one shared by all peers, and whether it is shared.
 fn frame_counter(guesses: &[Guess]) -> Option<(Number, bool)> {
     let counters = guesses.iter().filter_map(|guess| match &guess.meaning {
         Meaning::FrameCounter { number, is_shared } => Some((*number, *is_shared, guess.holds)),
         _ => None,
     });
-    // Whole bytes before bits, those of more frames before others, wide ones before narrow ones.
+    // Whole bytes rank before bits, evidence in more frames before evidence in fewer, wide counters before narrow ones.
     let rank = |&(number, is_shared, holds): &(Number, bool, u64)| {
         (is_shared, number.mask.is_none(), holds, number.bytes, -number.at)
     };
     counters.max_by_key(rank).map(|(number, is_shared, _)| (number, is_shared))
 }
 
-/// The event's number: what counts frames, and by preference what all peers count together; or else what is the same in several.
+/// Returns the event number: the frame counter, by preference one shared by all peers, or else a number that stays the
+/// same in several frames.
 fn event_number(guesses: &[Guess]) -> Option<Number> {
     let counter = frame_counter(guesses);
     let whole = counter.filter(|(number, is_shared)| *is_shared || number.mask.is_none());
@@ -379,56 +380,56 @@ fn event_number(guesses: &[Guess]) -> Option<Number> {
     whole.or(slow).or(counter).map(|(number, _)| number)
 }
 
-/// Frames, and pairs of them, that must be there for certainty.
+/// Number of frames, and of pairs, that are required for certainty.
 const LEAST_FRAMES: usize = 16;
-/// A counter that began anew and has no more bits may count parts of an event.
+/// A counter that restarted and has no more bits than this may count parts of an event.
 const NARROW: u32 = 8;
 
-/// Why a draft may be wrong.
+/// A reason why a draft may be wrong.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Doubt {
-    /// So few frames were seen.
+    /// Only this many frames were seen.
     Few(usize),
-    /// This way of finding frames fits almost as well, and finds others.
+    /// This framing fits almost as well, and finds other frames.
     Frames(Frame),
-    /// All frames are of one size: what is taken for their length may be something else.
+    /// All frames have one size: the number taken for their length may be something else.
     OneSize,
-    /// Frames begin with nothing that could be looked for.
+    /// Frames begin with no pattern that could be searched for.
     NoMark,
-    /// The stream does not begin with the word that comes again and again.
+    /// The stream does not begin with the recurring word.
     Within,
     /// No number counts events.
     NoEvent,
-    /// These two may be the event's number.
+    /// Either of these two may be the event number.
     Several(Number, Number),
-    /// It is the same in several frames: it may count seconds or spills.
+    /// The number is the same in several frames: it may count seconds or spills.
     Slow(Number),
-    /// This one grows, too, but not by one.
+    /// The second number grows, too, but not by one.
     Grows(Number, Number),
-    /// Only its lowest byte was seen to change: the order of its bytes may be the other one.
+    /// Only the lowest byte changed: the byte order may be the other one.
     ByteOrder(Number),
-    /// Its upper bits always were this: they may be something else.
+    /// The upper bits always had this value: they may be something else.
     UpperBits(Number, u64),
-    /// The bytes above it always were this: they may be a part of it.
+    /// The bytes above the number always had this value: they may be part of it.
     BytesAbove(Number, u64),
-    /// It goes up by so many per frame.
+    /// The number increases by this step per frame.
     Steps(Number, u64),
-    /// It goes up in every frame, by little and not always by as much.
+    /// The number increases in every frame by small, varying steps.
     Uneven(Number),
-    /// Its lower bits, with which its steps would be very long, never changed: they may be a part of it.
+    /// The lower bits, with which the steps would be very long, never changed: they may be part of the number.
     LowerBits(Number),
-    /// This may be a clock with a tick of about so many nanoseconds; arrivals scatter around it by so many.
+    /// The number may be a clock with about this tick. Arrivals scatter around it by `scatter`.
     PerhapsClock {
-        /// Where.
+        /// The field.
         number: Number,
-        /// In nanoseconds.
+        /// The tick, in nanoseconds.
         tick: f64,
-        /// In nanoseconds.
+        /// The scatter, in nanoseconds.
         scatter: f64,
     },
-    /// It begins anew after so few: it may count parts of an event.
+    /// The number restarts after this few values: it may count parts of an event.
     Narrow(Number, u64),
-    /// It went back.
+    /// The number went back.
     WentBack(Number),
 }
 
@@ -492,7 +493,7 @@ impl fmt::Display for Doubt {
     }
 }
 
-/// `3rd`.
+/// An ordinal, such as `3rd`.
 struct Ordinal(u64);
 
 impl fmt::Display for Ordinal {
@@ -518,7 +519,7 @@ impl fmt::Display for Short {
     }
 }
 
-/// A number as a key of a configuration has it: `at = 4, type = "u32be"`.
+/// A number as a key of a configuration: `at = 4, type = "u32be"`.
 pub(super) struct Key<'a>(pub(super) &'a Number);
 
 impl fmt::Display for Key<'_> {
@@ -529,12 +530,12 @@ impl fmt::Display for Key<'_> {
     }
 }
 
-/// What was looked for and not found.
+/// A property that was searched for and not found.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Note {
-    /// No clock, in frames that came within so many seconds.
+    /// No clock, in frames that arrived within this many seconds.
     NoClock(f64),
-    /// Nothing tells when frames came, without which no clock is found.
+    /// The frames have no times of arrival, without which no clock is found.
     NoTimes,
 }
 
@@ -552,7 +553,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// What was not found.
+/// Returns the notes on properties that were not found.
 pub(super) fn find_notes(table: &Table<'_>, guesses: &[Guess], doubts: &[Doubt]) -> Vec<Note> {
     let is_clock = |guess: &Guess| matches!(guess.meaning, Meaning::Clock { .. });
     let is_perhaps = |doubt: &Doubt| matches!(doubt, Doubt::PerhapsClock { .. });
@@ -564,7 +565,7 @@ pub(super) fn find_notes(table: &Table<'_>, guesses: &[Guess], doubts: &[Doubt])
     vec![if first == last { Note::NoTimes } else { Note::NoClock((last - first) as f64 / 1e9) }]
 }
 
-/// What is doubtful in the draft of these frames.
+/// Returns the doubts about the draft of these frames.
 pub(super) fn find_doubts(
     table: &Table<'_>,
     guesses: &[Guess],
@@ -601,7 +602,7 @@ pub(super) fn find_doubts(
     doubts
 }
 
-/// Other numbers that may be the event's.
+/// Returns doubts about other numbers that may be the event number.
 fn of_others(table: &Table<'_>, guesses: &[Guess], number: &Number) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     let is_same = |other: &Number| table.rows().all(|row| read(row, other) == read(row, number));
@@ -612,7 +613,7 @@ fn of_others(table: &Table<'_>, guesses: &[Guess], number: &Number) -> Vec<Doubt
     let chosen = guesses.iter().find(|guess| guess.number() == Some(number));
     let is_chosen_shared = chosen.is_some_and(|guess| shared(guess) == Some(true));
     for guess in guesses {
-        // What all boards count together is the event's number before what each counts by itself, and bytes before bits.
+        // A number that all boards share ranks before one that each board counts by itself, and bytes rank before bits.
         let Some(other) = guess.number().filter(|_| shared(guess).is_some_and(|is| is || !is_chosen_shared)) else {
             continue;
         };
@@ -630,21 +631,22 @@ fn of_others(table: &Table<'_>, guesses: &[Guess], number: &Number) -> Vec<Doubt
     doubts
 }
 
-/// Few bits at each free place. In four or eight bits the lowest ones are seen to go up, whatever is above them.
+/// Returns a few bits at each free place. In four or eight bits the lowest ones visibly count, whatever the upper ones
+/// are.
 fn windows(table: &Table<'_>, guesses: &[Guess]) -> Vec<Number> {
     let is_free = |other: &Number| guesses.iter().flat_map(taken).all(|known| !overlap(known, other));
     let few_bits = |number: Number| {
-        // Numbers begin with a byte or in its middle; slices of clocks that grow by little begin at any bit.
+        // Numbers begin at a byte or in its middle; slices of slowly growing clocks begin at any bit.
         let masks: &[u64] = if number.bytes == 1 { &[0xFF, 0xF, 0xF0] } else { &[0xFF0] };
         masks.iter().map(move |&mask| number.masked(mask))
     };
     table.places(1).chain(table.places(2)).filter(is_free).flat_map(few_bits).collect()
 }
 
-/// A number that goes up in every frame, by little and not always by as much.
+/// Returns a number that increases in every frame by small, varying steps.
 fn growing(table: &Table<'_>, guesses: &[Guess]) -> Option<Number> {
     let pairs: Vec<(&Row<'_>, &Row<'_>)> = table.pairs().collect();
-    // A number of triggers that come regularly is as straight as a clock, also with a clock beside it.
+    // A count of regular triggers is as straight as a clock, even with a clock beside it.
     let numbers = guesses.iter().filter_map(|guess| match guess.meaning {
         Meaning::Clock { number, tick, .. } => Some(if tick * FINEST < 1.0 { halves(&number) } else { [number; 2] }),
         _ => None,
@@ -654,16 +656,16 @@ fn growing(table: &Table<'_>, guesses: &[Guess]) -> Option<Number> {
     others.find(|other| grows(&pairs, other) && is_whole(other))
 }
 
-/// The first half of its bytes, and the last one.
+/// Returns the first half and the last half of its bytes.
 fn halves(number: &Number) -> [Number; 2] {
     let bytes = number.bytes / 2;
     [number.at, number.at + i32::from(number.bytes - bytes)].map(|at| Number { at, bytes, ..*number })
 }
 
-/// The longest step of a number of triggers, of which a board may not see each.
+/// The longest step of a trigger number, of which a board may not see every trigger.
 const MOST_TRIGGERS: u64 = 16;
 
-/// Whether the number goes up in every frame, by little and not always by as much; but for frames that were lost.
+/// Whether the number increases in every frame by small, varying steps, except where frames were lost.
 fn grows(pairs: &[(&Row<'_>, &Row<'_>)], number: &Number) -> bool {
     let (mut first, mut is_uneven, mut wrong) = (None, false, 0);
     for (from, to) in pairs {
@@ -679,12 +681,12 @@ fn grows(pairs: &[(&Row<'_>, &Row<'_>)], number: &Number) -> bool {
     pairs.len() >= 2 * LEAST_FRAMES && is_uneven
 }
 
-/// What is doubtful in the number itself.
+/// Returns doubts about the number itself.
 fn of_number(table: &Table<'_>, guesses: &[Guess], number: &Number) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     let first = table.peers.iter().map(|rows| &rows[0]);
     let value = |row: &Row<'_>| read(row, number);
-    // Bits that changed within a peer's frames.
+    // Bits that changed within the frames of one peer.
     let of_peers = first.zip(&table.peers).map(|(first, rows)| (value(first), rows));
     let changed = of_peers
         .flat_map(|(first, rows)| rows.iter().map(move |row| value(row) ^ first))
@@ -711,7 +713,7 @@ fn of_number(table: &Table<'_>, guesses: &[Guess], number: &Number) -> Vec<Doubt
     }
     let back = |(from, to): &(&Row<'_>, &Row<'_>)| ahead(number, from, to) > u64::MAX >> (65 - width);
     let began_anew = table.pairs().any(|(from, to)| value(to) == 0 && value(from) == u64::MAX >> (64 - width));
-    // Or a byte beside it is zero, and may be its upper one.
+    // Or an adjacent byte is zero, and may be its upper one.
     let beside = [extent(number).end, extent(number).start.wrapping_sub(1)];
     let is_cut_off = beside.iter().any(|at| table.rows().all(|row| row.head.get(*at) == Some(&0)));
     if width <= NARROW && (began_anew || is_cut_off) {
@@ -722,7 +724,8 @@ fn of_number(table: &Table<'_>, guesses: &[Guess], number: &Number) -> Vec<Doubt
     doubts
 }
 
-/// The number with the bytes above it that never change, up to four in all; the same where it does not end with a byte.
+/// Returns the number with the bytes above it that never change, up to four in all; the number itself if it does not
+/// end with a byte.
 fn widened(table: &Table<'_>, number: &Number) -> Number {
     let mut wide = *number;
     while wide.bytes < 4 && wide.mask.is_none() {
@@ -736,7 +739,7 @@ fn widened(table: &Table<'_>, number: &Number) -> Number {
     wide
 }
 
-/// Whether a single zero is above a number of two bytes, which then may have three; it never went over its end.
+/// Whether there is a single zero byte above a number of two bytes, which may then have three, and it never overflowed.
 fn has_odd_zero_above(table: &Table<'_>, number: &Number) -> bool {
     let beside = |by: i32| usize::try_from(if number.is_big_endian { number.at - by } else { number.at + 1 + by }).ok();
     let (Some(next), behind) = (beside(1).filter(|at| *at < table.reach), beside(2).filter(|at| *at < table.reach))
@@ -749,14 +752,14 @@ fn has_odd_zero_above(table: &Table<'_>, number: &Number) -> bool {
     number.bytes == 2 && number.mask.is_none() && is_zero && is_end && !has_wrapped
 }
 
-/// Whether the bytes on the other side of a number's lowest one could be its upper ones.
+/// Whether the bytes on the other side of a number's lowest byte could be its upper ones.
 fn may_be_reversed(table: &Table<'_>, number: &Number) -> bool {
     let extent = extent(number);
     let next = if number.is_big_endian { Some(extent.end) } else { extent.start.checked_sub(1) };
     let Some(next) = next.filter(|next| *next < table.reach) else { return false };
     let byte = Number::little_endian(next as i32, 1);
     let first = table.rows().next().map_or(0, |row| read(row, &byte));
-    // Its lowest bits would move first.
+    // The lowest bits would change first.
     table.rows().all(|row| (read(row, &byte) ^ first) & 3 == 0)
 }
 

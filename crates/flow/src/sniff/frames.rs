@@ -1,4 +1,4 @@
-//! How frames are found in a stream, and numbers read from their first bytes.
+//! Finds frames in a stream, and reads numbers from their first bytes.
 
 use super::findings::Meaning;
 use super::{Stream, fields};
@@ -7,19 +7,19 @@ use ropewalk_wire::framing::{Framing, Front, Search};
 use ropewalk_wire::layout::{Frame, Layout, Length, Number, Plan, Size};
 use std::collections::HashMap;
 
-/// The first frames of a peer: when each came, how long it was, and its first bytes.
+/// The first frames of a peer: the time of arrival, the length and the first bytes of each.
 #[derive(Debug)]
 pub(super) struct Frames {
-    /// Bytes that are kept of a frame.
+    /// Number of bytes kept of a frame.
     head: usize,
     notes: Vec<Note>,
     heads: Vec<u8>,
-    /// The first frames, whole, for their checksums; and their bytes in all.
+    /// The first frames as a whole, for their checksums, and their total bytes.
     whole: Vec<Vec<u8>>,
     whole_bytes: usize,
 }
 
-/// Bytes of whole frames that are kept of a peer.
+/// The most bytes of whole frames that are kept per peer.
 const MOST_WHOLE: usize = 64 << 10;
 
 #[derive(Copy, Clone, Debug)]
@@ -29,7 +29,7 @@ struct Note {
     start: usize,
 }
 
-/// A frame: when it came in nanoseconds, how long it was, and its first bytes.
+/// A frame: its time of arrival in nanoseconds, its length, and its first bytes.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Row<'a> {
     pub(super) at: u64,
@@ -39,7 +39,7 @@ pub(super) struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// All of its bytes, if they were kept.
+    /// Returns all bytes of the frame, if they were kept.
     pub(super) const fn whole(&self) -> Option<&'a [u8]> {
         self.whole
     }
@@ -72,22 +72,22 @@ impl Frames {
     }
 }
 
-/// Frames of several peers, side by side. All of them have the bytes before `reach`.
+/// The frames of several peers. All of them have the bytes before `reach`.
 #[derive(Debug)]
 pub(super) struct Table<'a> {
-    /// The first frames of each peer, each behind the one before it.
+    /// The first frames of each peer, in order.
     pub(super) peers: Vec<Vec<Row<'a>>>,
-    /// Of each peer the last frames that came after those, behind a gap.
+    /// The last frames of each peer, after a gap.
     pub(super) late: Vec<Vec<Row<'a>>>,
     pub(super) reach: usize,
 }
 
-/// One frame in ten may be much shorter than the rest, such as a board's sign of life: it is left out, unless it has room
-/// for a usual header.
+/// One frame in this many may be much shorter than the rest, such as a board's heartbeat. It is left out, unless it has
+/// room for a usual header.
 const SHORT_SHARE: usize = 10;
 
 impl<'a> Table<'a> {
-    /// Of the first frames of each peer, and its last ones.
+    /// Creates a table of the first and the last frames of each peer.
     pub(super) fn new(peers: impl Iterator<Item = (&'a Frames, &'a Frames)>) -> Self {
         let (mut peers, late): (Vec<Vec<Row<'a>>>, Vec<Vec<Row<'a>>>) =
             peers.map(|(first, last)| (first.rows().collect(), last.rows().collect())).unzip();
@@ -109,17 +109,17 @@ impl<'a> Table<'a> {
         self.peers.iter().flatten()
     }
 
-    /// How many frames there are.
+    /// Returns the number of frames.
     pub(super) fn len(&self) -> usize {
         self.peers.iter().map(Vec::len).sum()
     }
 
-    /// Each frame with the next one of its peer.
+    /// Returns each frame with the next one of its peer.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&Row<'a>, &Row<'a>)> {
         self.peers.iter().flat_map(|rows| rows.iter().zip(rows.iter().skip(1)))
     }
 
-    /// Every place of a number of `bytes` bytes, in both byte orders; of one byte in one.
+    /// Returns every possible number of `bytes` bytes, in both byte orders; in one order for a single byte.
     pub(super) fn places(&self, bytes: u8) -> impl Iterator<Item = Number> {
         let end = (self.reach + 1).saturating_sub(bytes.into()) as i32;
         let orders: &[bool] = if bytes == 1 { &[false] } else { &[false, true] };
@@ -128,7 +128,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// How many different values a byte has, at most 256.
+    /// Returns how many different values a byte has, at most 256.
     pub(super) fn liveliness(&self, at: usize) -> usize {
         let mut seen = [false; 256];
         self.rows().for_each(|row| seen[usize::from(row.head[at])] = true);
@@ -136,7 +136,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The bytes of a number, from the first to behind the last.
+/// Returns the byte range of a number.
 pub(super) const fn extent(number: &Number) -> core::ops::Range<usize> {
     let at = number.at as usize;
     at..at + number.bytes as usize
@@ -148,7 +148,7 @@ pub(super) fn overlap(one: &Number, other: &Number) -> bool {
     one.start < other.end && other.start < one.end
 }
 
-/// A number of a frame that has it; without its mask it would be all its bits.
+/// Reads a number from a frame that contains it; without a mask all its bits.
 pub(super) fn read(row: &Row<'_>, number: &Number) -> u64 {
     let bytes = &row.head[extent(number)];
     let join = |value: u64, byte: &u8| value << 8 | u64::from(*byte);
@@ -156,58 +156,58 @@ pub(super) fn read(row: &Row<'_>, number: &Number) -> u64 {
     number.mask.map_or(value, |mask| (value & mask) >> mask.trailing_zeros())
 }
 
-/// How many bits a number has.
+/// Returns the number of bits of a number.
 pub(super) fn bits(number: &Number) -> u32 {
     number.mask.map_or(8 * u32::from(number.bytes), u64::count_ones)
 }
 
-/// What two values of a number differ by, forward.
+/// Returns the forward difference of two values of a number.
 pub(super) fn ahead(number: &Number, from: &Row<'_>, to: &Row<'_>) -> u64 {
     read(to, number).wrapping_sub(read(from, number)) & (u64::MAX >> (64 - bits(number)))
 }
 
-/// The longest frame that is believed, in bytes.
+/// The longest plausible frame, in bytes.
 const MOST_FRAME: u32 = 1 << 20;
-/// Frames that must be there before anything is said.
+/// Number of frames that are required for any result.
 const LEAST_FRAMES: usize = 8;
-/// Bytes of a frame in which its length is looked for, and in which frames may look alike.
+/// Number of bytes of a frame in which its length is searched, and in which frames may look alike.
 const HEAD: usize = 32;
-/// What chance must not have done, in bits for each frame and in all. A way that lost itself comes back to frames now and then, and
-/// then to places that have a byte in common.
+/// Least improbability of a result, in bits per frame and in all. A chain that lost its way returns to frames now and
+/// then, and then to places that have a byte in common.
 const LEAST_BITS_EACH: f64 = 12.0;
 const LEAST_BITS: f64 = 48.0;
-/// A number that led so often to a frame of the same size is no length: in zeros there are a million of them.
+/// A number that led this often to a frame of the same size is not a length: in zeros there are a million of them.
 const MOST_OF_ONE_SIZE: usize = 256;
-/// The longest header that a length may leave out.
+/// The longest header that a length may exclude, in bytes.
 const MOST_HEADER: i64 = 40;
-/// Frames of a way that are looked at.
+/// Number of frames of a way that are evaluated.
 const COUNTED_FRAMES: usize = 4096;
-/// A way for which so much speaks of what speaks for the best one is a rival.
+/// A way with at least this share of the best one's evidence is a rival.
 const RIVAL: f64 = 0.6;
 const CLOSE: f64 = 0.8;
-/// A way that finds all frames of another and more of them counts before that if so much speaks for it: of short frames two are
-/// alike where one is.
+/// A way that finds all frames of another and more of them ranks before it with this share of its evidence: of short
+/// frames two are alike where one is.
 const FINER: f64 = 0.4;
-/// Bytes in which words are counted.
+/// Number of bytes in which words are counted.
 const COUNTED: usize = 128 << 10;
-/// Words that are tried.
+/// Number of words that are tried.
 const TRIED_WORDS: usize = 8;
-/// Bytes of a word.
+/// Bytes per word.
 const WORD: usize = 4;
-/// The longest frame of a fixed size without a sync word.
+/// The longest frame of a fixed size without a sync word, in bytes.
 const MOST_PERIOD: usize = 4096;
 
-/// Streams that are tried, the longest ones.
+/// Number of streams that are tried, longest first.
 const TRIED_STREAMS: usize = 4;
 
-/// How frames are found, ready to be used.
+/// A framing that is ready for use.
 #[derive(Debug)]
 pub(super) struct Cutting {
     pub(super) frame: Frame,
-    /// Another way in which frames are found almost as well, elsewhere.
+    /// Another framing that fits almost as well, and finds other frames.
     pub(super) rival: Option<Frame>,
     plan: Plan,
-    /// The longest frame of the bytes that it was found in.
+    /// The longest frame of the bytes in which the framing was found.
     longest: usize,
 }
 
@@ -219,9 +219,9 @@ impl Cutting {
         Some(cutting)
     }
 
-    /// The ranges of the frames of a stream, part by part; `None` if one of its parts is made of something else.
+    /// Returns the frame ranges of a stream, part by part; `None` if one of its parts does not consist of frames.
     pub(super) fn frames_of(&self, stream: &Stream) -> Option<Vec<Range<usize>>> {
-        // Anything falls apart into frames of one size: they must be seen there, too.
+        // Any bytes can be cut into frames of a fixed size, so they must be visible there, too.
         if matches!(self.frame, Frame::Fixed { .. })
             && stream.bytes.len() > LEAST_FRAMES * self.longest
             && find_frame(&stream.bytes[stream.longest_part()]).map(|(frame, _)| frame).as_ref() != Some(&self.frame)
@@ -236,13 +236,13 @@ impl Cutting {
         Some(all)
     }
 
-    /// The frames of bytes that may begin within one; `None` if they do not lead to the end.
+    /// Returns the frames of bytes that may begin within a frame; `None` if they do not lead to the end.
     fn fitting(&self, bytes: &[u8]) -> Option<Vec<Range<usize>>> {
         (0..=self.longest.min(bytes.len())).find_map(|begin| {
             let rest = &bytes[begin..];
             let frames: Vec<Range<usize>> = self.frames(rest).collect();
             let framed: usize = frames.iter().map(Range::len).sum();
-            // At the end one may be open.
+            // The last frame may be incomplete.
             let is_led = (framed + self.longest) * 10 >= rest.len() * 9;
             let are_alike = frames.iter().all(|range| range.len() <= 2 * self.longest);
             let moved = |range: &Range<usize>| range.start + begin..range.end + begin;
@@ -250,7 +250,7 @@ impl Cutting {
         })
     }
 
-    /// Where the frames of a stream are.
+    /// Returns the ranges of a stream's frames.
     pub(super) fn frames<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = Range<usize>> + 'a {
         let (mut at, mut search) = (0, Search::default());
         core::iter::from_fn(move || {
@@ -269,11 +269,11 @@ impl Cutting {
     }
 }
 
-/// Finds out how the longest of these streams is cut into frames, if any of them shows it.
+/// Determines how the longest of these streams is cut into frames, if any of them shows it.
 ///
-/// A length field leads from each frame to the next, and where it leads to the bytes look alike; a sync word comes again and
-/// again, at distances that are all the same or that a field behind it holds; lines of text end; frames of one size look
-/// alike at that distance. Each way is tried in this order, and what is found must hold to the end of what came.
+/// A length field leads from each frame to the next, and the bytes there look alike. A sync word recurs at distances
+/// that are constant or that a field after it states. Lines of text have an end. Frames of one size look alike at that
+/// distance. The ways are tried in this order, and a result must hold to the end of the input.
 pub(super) fn find_cutting(streams: &[&Stream]) -> Option<Cutting> {
     let mut parts: Vec<&[u8]> = streams.iter().map(|stream| &stream.bytes[stream.longest_part()]).collect();
     parts.sort_by_key(|part| core::cmp::Reverse(part.len()));
@@ -283,12 +283,12 @@ pub(super) fn find_cutting(streams: &[&Stream]) -> Option<Cutting> {
     })
 }
 
-/// A way in which the frames are found from the first byte on.
+/// A way of finding the frames from the first byte on.
 struct Way {
     frame: Frame,
-    /// Where frames begin.
+    /// Offsets at which frames begin.
     starts: Vec<usize>,
-    /// What speaks for it, in bits for each frame: a way through a desert of zeros has many frames, of which each says little.
+    /// Its evidence, in bits per frame: a way through a long run of zeros has many frames, each with little evidence.
     bits_each: f64,
 }
 
@@ -302,7 +302,7 @@ impl Way {
         self.starts[1] - self.starts[0]
     }
 
-    /// Whether nine of ten frames are of this size.
+    /// Whether nine of ten frames have this size.
     fn has_nearly_all_of(&self, size: usize) -> bool {
         let same = self.starts.windows(2).filter(|pair| pair[1] - pair[0] == size).count();
         same * 10 >= self.starts.len() * 9
@@ -317,7 +317,7 @@ impl Way {
     }
 }
 
-/// How frames are found, and another way that is almost as good.
+/// Returns the framing of a stream, and another one that fits almost as well.
 fn find_frame(bytes: &[u8]) -> Option<(Frame, Option<Frame>)> {
     let shares = shares(bytes);
     let mut ways = by_length(bytes, &shares);
@@ -326,10 +326,10 @@ fn find_frame(bytes: &[u8]) -> Option<(Frame, Option<Frame>)> {
             ways.push(way);
         }
     }
-    // A number that leads to frames of one size, and at its next change elsewhere, is no length.
+    // A number that leads to frames of one size, and elsewhere at its next change, is not a length.
     let sizes: Vec<usize> = ways.iter().filter(|way| way.is_one_size()).map(Way::size).collect();
     ways.retain(|way| way.is_one_size() || !sizes.iter().any(|size| way.has_nearly_all_of(*size)));
-    // Frames begin alike in a way that misses some of them, too.
+    // Frames also begin alike in a way that misses some of them.
     let misses = |way: &Way| {
         let finds_more = |other: &Way| other.starts.len() > way.starts.len() && other.bits_each > FINER * way.bits_each;
         ways.iter().filter(|other| finds_more(other)).any(|other| other.has_all_of(way))
@@ -340,12 +340,12 @@ fn find_frame(bytes: &[u8]) -> Option<(Frame, Option<Frame>)> {
     ways.sort_by(|one, other| other.bits_each.total_cmp(&one.bits_each));
     let otherwise =
         || by_word(bytes).or_else(|| by_line(bytes)).or_else(|| by_period(bytes)).map(|frame| (frame, None));
-    // Of ways for which about as much speaks that with the most frames: another one goes astray for a while.
+    // Of ways with about the same evidence, the one with the most frames wins: the others lose their way for a while.
     let most = ways.first().map_or(0.0, |way| way.bits_each);
     let close = ways.iter().filter(|way| way.bits_each >= CLOSE * most);
     let Some(best) = close.max_by_key(|way| way.starts.len()) else { return otherwise() };
     let frame = if best.is_one_size() { marked(bytes, best, &shares) } else { best.frame.clone() };
-    // A word at each frame's begin is doubtful only beside a way that finds more frames.
+    // A word at the beginning of each frame is doubtful only beside a way that finds more frames.
     let is_marked = matches!(frame, Frame::Sync { .. });
     let is_rival = |way: &&Way| {
         way.bits_each > best.bits_each * RIVAL
@@ -356,7 +356,7 @@ fn find_frame(bytes: &[u8]) -> Option<(Frame, Option<Frame>)> {
     Some((frame, rival.map(|way| way.frame.clone())))
 }
 
-/// Frames of one size: with the word that they begin with, if there is one.
+/// Returns the framing for frames of one size, with the word that they begin with, if there is one.
 fn marked(bytes: &[u8], way: &Way, shares: &[f64; 256]) -> Frame {
     let size = Size::Fixed { bytes: way.size() as u32 };
     let first = &bytes[..WORD.min(way.size())];
@@ -372,7 +372,7 @@ fn marked(bytes: &[u8], way: &Way, shares: &[f64; 256]) -> Frame {
     if word.len() > 1 && word.iter().any(|byte| *byte != word[0]) {
         return Frame::Sync { word, size };
     }
-    // The stream may begin within a frame: then more bytes are alike behind a word than behind its first byte.
+    // The stream may begin within a frame. In that case more bytes are alike behind a word than behind its first byte.
     let elsewhere = by_word(bytes).filter(|frame| matches!(frame, Frame::Sync { size: other, .. } if *other == size));
     let begin = |frame: &Frame| match frame {
         Frame::Sync { word, .. } => bytes.windows(word.len()).position(|here| here == word),
@@ -386,35 +386,36 @@ fn marked(bytes: &[u8], way: &Way, shares: &[f64; 256]) -> Frame {
     elsewhere.filter(is_better).unwrap_or_else(|| way.frame.clone())
 }
 
-/// How often each byte comes, 0 to 1.
+/// Returns the relative frequency of each byte, 0 to 1.
 fn shares(bytes: &[u8]) -> [f64; 256] {
     let mut counts = [0_u32; 256];
     bytes.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
     counts.map(|count| (f64::from(count) + 0.5) / (bytes.len() as f64 + 128.0))
 }
 
-/// What a share of `found` says where `expected` would be chance, in bits for each frame.
+/// Returns the evidence, in bits per frame, of a share `found` where `expected` would be chance.
 fn surprise(found: f64, expected: f64) -> f64 {
     let part = |found: f64, expected: f64| if found > 0.0 { found * (found / expected).log2() } else { 0.0 };
     part(found, expected) + part(1.0 - found, 1.0 - expected)
 }
 
-/// The length fields that lead from frame to frame: of those that find the same frames that for which most speaks.
+/// Returns the length fields that lead from frame to frame; of those that find the same frames, the one with the most
+/// evidence.
 fn by_length(bytes: &[u8], shares: &[f64; 256]) -> Vec<Way> {
     let mut found: Vec<Way> = Vec::new();
     let is_text = by_line(bytes).is_some();
     for length in possible_lengths() {
-        // Any byte is a possible length: the first frames must begin alike, as lines of text do by chance.
+        // Any byte is a possible length. The first frames must therefore begin alike, which lines of text do by chance.
         if length.number.bytes == 1 && (is_text || !begins_alike(bytes, &length, shares)) {
             continue;
         }
         let Some(starts) = chain(bytes, &length) else { continue };
         let looked_at = &starts[..starts.len().min(COUNTED_FRAMES)];
         let alikeness = alikeness(bytes, looked_at, shares);
-        // Nearly all numbers of 16 bits are lengths.
+        // Nearly all numbers of 16 bits are possible lengths.
         let frames = looked_at.len() as f64;
         let is_telling = alikeness < LEAST_BITS_EACH * frames && (length.number.bytes > 2 || alikeness > frames);
-        // The more so, the more of them are of another size.
+        // The evidence grows with the number of frames of other sizes.
         let others = starts.windows(2).filter(|pair| pair[1] - pair[0] != starts[1] - starts[0]).count();
         let variety = others as f64 / starts.len() as f64;
         let bits = if is_telling { alikeness + variety * unlikeliness(bytes, &length, looked_at) } else { alikeness };
@@ -424,7 +425,7 @@ fn by_length(bytes: &[u8], shares: &[f64; 256]) -> Vec<Way> {
         }
         let way = Way { frame: Frame::Length(length), starts, bits_each };
         match found.iter_mut().find(|known| known.finds_the_same(&way)) {
-            // Among equally good lengths the first one, which is the simplest.
+            // Among equally good lengths the first and simplest one wins.
             Some(known) if bits_each > known.bits_each * 1.01 => *known = way,
             Some(_) => {}
             None => found.push(way),
@@ -433,13 +434,14 @@ fn by_length(bytes: &[u8], shares: &[f64; 256]) -> Vec<Way> {
     found
 }
 
-/// Sizes that all frames may have.
+/// Number of frame sizes that are tried.
 const TRIED_SIZES: usize = 12;
 
-/// The sizes at which bytes are more often the same than at those around, if frames of that size begin alike.
+/// Returns the sizes at which bytes are equal more often than at neighbouring sizes, if frames of that size begin
+/// alike.
 fn by_size(bytes: &[u8], shares: &[f64; 256]) -> Vec<Way> {
     let scores = sames(bytes);
-    // Words of a payload are the same at all multiples of their size: what a size adds to that counts.
+    // Words of a payload are equal at all multiples of their size; only the excess of a size counts.
     let around = |at: usize| {
         [at - 8, at - 4, at + 4, at + 8]
             .into_iter()
@@ -448,7 +450,7 @@ fn by_size(bytes: &[u8], shares: &[f64; 256]) -> Vec<Way> {
     };
     let peaks: Vec<f64> = (0..scores.len()).map(|at| if at < 8 { 0.0 } else { scores[at] - around(at) }).collect();
     let best = peaks.iter().copied().fold(0.0, f64::max);
-    // Four times what chance makes of it.
+    // Four times the noise.
     let least = (best * 0.5).max(4.0 * (0.5 / bytes.len().clamp(1, COUNTED) as f64).sqrt());
     let sizes = peaks.iter().zip(LEAST_SIZE..).filter(|(peak, _)| **peak >= least).map(|(_, size)| size);
     let mut found: Vec<Way> = Vec::new();
@@ -489,7 +491,7 @@ fn possible_lengths() -> impl Iterator<Item = Length> {
     })
 }
 
-/// The size that a length states for the frame that begins at `at`; `None` if it is not possible.
+/// Returns the size that a length states for the frame at `at`; `None` if it is not possible.
 fn stated(bytes: &[u8], at: usize, length: &Length, uncounted: i64) -> Option<usize> {
     let end = length.number.at as usize + usize::from(length.number.bytes);
     let head = bytes.get(at..)?;
@@ -509,7 +511,7 @@ fn uncounted(length: &Length) -> i64 {
     counts + i64::from(length.add)
 }
 
-/// Where frames begin, if the length leads from the stream's begin to its end.
+/// Returns where frames begin, if the length leads from the beginning of the stream to its end.
 fn chain(bytes: &[u8], length: &Length) -> Option<Vec<usize>> {
     let (mut starts, mut at, base) = (Vec::new(), 0, uncounted(length));
     let end = length.number.at as usize + usize::from(length.number.bytes);
@@ -524,7 +526,7 @@ fn chain(bytes: &[u8], length: &Length) -> Option<Vec<usize>> {
     (starts.len() >= LEAST_FRAMES).then_some(starts)
 }
 
-/// Frames of a stream that are looked at first.
+/// Number of frames of a stream that are checked first.
 const FIRST_FRAMES: usize = 64;
 
 /// Whether the first frames to which a length leads begin alike.
@@ -545,7 +547,8 @@ fn is_one_size(starts: &[usize]) -> bool {
     starts.windows(2).all(|pair| pair[1] - pair[0] == starts[1] - starts[0])
 }
 
-/// How much it says, in bits, that frames begin alike: from the first one on, as a chain that had to find its way does not.
+/// Returns the evidence, in bits, of frames that begin alike. It counts from the first frame on, unlike a chain that
+/// first had to find its way.
 fn alikeness(bytes: &[u8], starts: &[usize], shares: &[f64; 256]) -> f64 {
     let frames = starts.len() as f64;
     let shortest = starts.windows(2).map(|pair| pair[1] - pair[0]).min().unwrap_or(0).min(HEAD);
@@ -555,7 +558,7 @@ fn alikeness(bytes: &[u8], starts: &[usize], shares: &[f64; 256]) -> f64 {
         let is_so = |other: &&u8| **other == value;
         let share = values().filter(is_so).count() as f64 / frames;
         if share < 0.97 || !values().take(LEAST_FRAMES / 2).all(|other| is_so(&other)) {
-            // Or it counts frames.
+            // The byte may also count frames.
             let steps = values().zip(values().skip(1)).filter(|(one, other)| **other == one.wrapping_add(1)).count();
             let share = steps as f64 / (frames - 1.0).max(1.0);
             return if share < 0.9 { 0.0 } else { frames * surprise(share, 1.0 / 256.0) - 8.0 };
@@ -565,7 +568,7 @@ fn alikeness(bytes: &[u8], starts: &[usize], shares: &[f64; 256]) -> f64 {
     bits.sum()
 }
 
-/// How much it says, in bits, that each length was possible, and was not 0 if none was.
+/// Returns the evidence, in bits, that each length was possible, and was not 0 if none was.
 fn unlikeliness(bytes: &[u8], length: &Length, starts: &[usize]) -> f64 {
     let base = uncounted(length);
     let is_zero = |at: &usize| stated(bytes, *at, length, base) == stated(&[0; HEAD], 0, length, base);
@@ -576,11 +579,11 @@ fn unlikeliness(bytes: &[u8], length: &Length, starts: &[usize]) -> f64 {
     starts.len() as f64 * -((possible as f64 + 0.5) / (tries as f64 + 1.0)).log2()
 }
 
-/// The sync word that is followed by a length or always comes at the same distance.
+/// Returns the framing by a sync word that is followed by a length or always recurs at the same distance.
 fn by_word(bytes: &[u8]) -> Option<Frame> {
     frequent_words(bytes).into_iter().find_map(|(word, places)| {
         let gaps: Vec<usize> = places.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        // A word that comes within a frame by chance divides a gap in two.
+        // A word that occurs within a frame by chance divides a gap in two.
         let is_fixed = gaps.iter().filter(|gap| **gap == gaps[0]).count() * 100 >= gaps.len() * 98;
         let size = if is_fixed {
             Size::Fixed { bytes: u32::try_from(gaps[0]).ok()? }
@@ -591,7 +594,7 @@ fn by_word(bytes: &[u8]) -> Option<Frame> {
     })
 }
 
-/// The length of frames that begin at these places.
+/// Returns the length field of the frames that begin at these places.
 fn length_behind(bytes: &[u8], places: &[usize]) -> Option<Length> {
     let mut frames = Frames::new(HEAD);
     places.windows(2).for_each(|pair| frames.push(0, &bytes[pair[0]..pair[1]]));
@@ -603,7 +606,7 @@ fn length_behind(bytes: &[u8], places: &[usize]) -> Option<Length> {
     })
 }
 
-/// Words that come often, with their places, the most promising first.
+/// Returns frequent words with their places, the most promising first.
 fn frequent_words(bytes: &[u8]) -> Vec<([u8; WORD], Vec<usize>)> {
     let shares = shares(bytes);
     let counted = &bytes[..bytes.len().min(COUNTED)];
@@ -626,7 +629,7 @@ fn frequent_words(bytes: &[u8]) -> Vec<([u8; WORD], Vec<usize>)> {
         found.map(|(place, _)| place).collect::<Vec<usize>>()
     };
     let mut found: Vec<([u8; WORD], Vec<usize>)> = words.iter().map(|(_, word)| (*word, places(word))).collect();
-    // The bytes in front of a frame change; within a longer run of the same bytes they do not.
+    // The bytes in front of a frame vary; those within a longer run of equal bytes do not.
     let is_within = |places: &[usize]| {
         let before: Vec<u8> = places.iter().filter_map(|place| bytes.get(place.wrapping_sub(1)).copied()).collect();
         before.iter().filter(|byte| **byte == before[0]).count() * 10 >= before.len() * 9
@@ -635,7 +638,7 @@ fn frequent_words(bytes: &[u8]) -> Vec<([u8; WORD], Vec<usize>)> {
     found
 }
 
-/// Lines of text.
+/// Returns the framing by lines of text.
 fn by_line(bytes: &[u8]) -> Option<Frame> {
     let is_text = |byte: &&u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
     let lines = bytes.iter().filter(|byte| **byte == b'\n').count();
@@ -650,7 +653,8 @@ fn by_line(bytes: &[u8]) -> Option<Frame> {
 /// The shortest frame of a fixed size.
 const LEAST_SIZE: usize = 4;
 
-/// How many bytes are the same. Counted in single bytes, at most 255 of them: so the compiler compares many at once.
+/// Returns the number of equal bytes. The counter is a single byte, for at most 255 bytes, so that the compiler
+/// compares many at once.
 fn count_same(one: &[u8], other: &[u8]) -> u64 {
     let mut count = 0;
     for (one, other) in one.chunks(255).zip(other.chunks(255)) {
@@ -663,7 +667,7 @@ fn count_same(one: &[u8], other: &[u8]) -> u64 {
     count
 }
 
-/// How often bytes are the same, 0 to 1, at each distance from the shortest one on.
+/// Returns how often bytes are equal, 0 to 1, at each distance from the shortest one on.
 fn sames(bytes: &[u8]) -> Vec<f64> {
     let bytes = &bytes[..bytes.len().min(COUNTED)];
     let alike = |distance: usize| {
@@ -674,12 +678,12 @@ fn sames(bytes: &[u8]) -> Vec<f64> {
     (LEAST_SIZE..=MOST_PERIOD.min(bytes.len() / LEAST_FRAMES)).map(alike).collect()
 }
 
-/// The distance at which bytes are most often the same.
+/// Returns the framing by the distance at which bytes are most often equal.
 fn by_period(bytes: &[u8]) -> Option<Frame> {
     let scores = sames(bytes);
     let chance = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
     let best = scores.iter().copied().fold(0.0, f64::max);
-    // Six times what chance makes of it.
+    // Six times the noise.
     let noise = (chance * (1.0 - chance) / bytes.len().clamp(1, COUNTED) as f64).sqrt();
     if best < chance + 6.0 * noise + 0.01 {
         return None;

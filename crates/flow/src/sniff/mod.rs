@@ -1,4 +1,4 @@
-//! What unknown frames say: which of their bytes count, which are clocks, which hold the length, which are always the same.
+//! Analyses unknown frames: which of their bytes are counters, clocks, lengths or constants.
 //!
 //! ```text
 //! datagrams -----------------------------------------> frames of each peer --> counters  up by one per frame, per event
@@ -7,10 +7,11 @@
 //!                                                                              constants, and what tells peers apart
 //!                                    draft: a Layout of all that, which compiles to a plan
 //! ```
-//! Everything is a guess with its evidence: in how many of how many frames it holds. Where another reading of a draft fits as
-//! well, or too little was seen, that is said ([`Doubt`]): a draft without doubts is right for what was seen. Looked at are the first frames of each
-//! peer, as many as [`Limits`] allow, and for clocks as many of the last ones; accounts of rates and sizes are of everything that came. Peers that
-//! send to one place are taken for boards of one kind.
+//! Every result is a guess with its evidence: in how many of how many frames it holds. If another reading of a draft
+//! fits as well, or too few frames were seen, a [`Doubt`] says so. A draft without doubts is right for all frames seen.
+//! The analysis uses the first frames of each peer, as many as [`Limits`] allow, and for clocks as many of the last
+//! ones. Accounts of rates and sizes cover all input. Peers that send to one place are assumed to be boards of one
+//! kind.
 
 mod checksums;
 mod clocks;
@@ -30,7 +31,7 @@ use ropewalk_terms::Instant;
 use ropewalk_wire::layout::Frame;
 use std::collections::VecDeque;
 
-/// How bytes come.
+/// How bytes arrive.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Transport {
     /// In datagrams, each of which is a frame.
@@ -42,33 +43,33 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Whether frames have to be found.
+    /// Whether frame boundaries have to be found.
     pub const fn is_stream(self) -> bool {
         matches!(self, Self::Tcp | Self::File)
     }
 }
 
-/// A sender, and where it sends to.
+/// A sender and its destination.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Peer {
-    /// The port that it sends to.
+    /// The destination port.
     pub port: u16,
-    /// How.
+    /// How its bytes arrive.
     pub transport: Transport,
-    /// Where it sends from.
+    /// The sender's address.
     pub from: SocketAddr,
 }
 
-/// How much is looked at. The limits bound the memory for any input.
+/// Limits of the analysis. They bound the memory for any input.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Peers that are looked at; of further ones the packets are counted.
+    /// The most peers that are analysed; for further ones packets are counted.
     pub peers: usize,
-    /// First frames of a peer, and as many last ones.
+    /// Number of first frames kept per peer, and of last ones.
     pub frames: usize,
-    /// Bytes of a frame.
+    /// Number of bytes kept per frame.
     pub head_bytes: usize,
-    /// First bytes of a stream, in which frames are looked for, and half as many last ones.
+    /// Number of first bytes of a stream in which frames are searched; half as many last ones are kept.
     pub stream_bytes: usize,
 }
 
@@ -79,32 +80,32 @@ impl Default for Limits {
     }
 }
 
-/// First packets that are kept to be shown.
+/// Number of first packets that are kept for display.
 const SHOWN_PACKETS: usize = 3;
-/// Bytes of each of them.
+/// Number of bytes kept of each of them.
 const SHOWN_BYTES: usize = 64;
 
-/// Whole frames whose checksum is looked for.
+/// Number of whole frames in which a checksum is searched.
 const CHECKED_FRAMES: usize = 32;
 
-/// What came from a peer.
+/// The account of a peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerAccount {
-    /// Who.
+    /// The peer.
     pub peer: Peer,
-    /// Datagrams, or pieces of a stream as they were received.
+    /// Number of datagrams, or of pieces of a stream as they were received.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of all packets.
     pub bytes: u64,
-    /// Bytes of the shortest one.
+    /// Bytes of the shortest packet.
     pub least_bytes: usize,
-    /// Bytes of the longest one.
+    /// Bytes of the longest packet.
     pub most_bytes: usize,
-    /// When the first one came.
+    /// When the first packet arrived.
     pub first: Instant,
-    /// When the last one came.
+    /// When the last packet arrived.
     pub last: Instant,
-    /// The first packets, each as far as it is shown.
+    /// The first packets, truncated for display.
     pub shown: Vec<Vec<u8>>,
 }
 
@@ -125,14 +126,14 @@ impl PeerAccount {
         }
     }
 
-    /// Packets per second; 0 where all came at once.
+    /// Returns the packets per second; 0 if all arrived at once.
     pub fn rate(&self) -> f64 {
         let seconds = self.last.since(self.first).as_secs_f64();
         if seconds > 0.0 { self.packets.saturating_sub(1) as f64 / seconds } else { 0.0 }
     }
 }
 
-/// The last frames or pieces of a peer, and when they came.
+/// The last frames or pieces of a peer, and their times of arrival.
 #[derive(Debug, Default)]
 struct Tail {
     pieces: VecDeque<(u64, Vec<u8>)>,
@@ -140,7 +141,8 @@ struct Tail {
 }
 
 impl Tail {
-    /// Adds a piece. The first ones go, as long as there are more pieces than `most`, or as many bytes without them.
+    /// Adds a piece. Drops the first ones while there are more than `most` pieces, or at least `most_bytes` bytes
+    /// without the first one.
     fn push(&mut self, now: u64, piece: &[u8], most: usize, most_bytes: usize) {
         self.bytes += piece.len();
         self.pieces.push_back((now, piece.to_vec()));
@@ -157,18 +159,18 @@ impl Tail {
     }
 }
 
-/// Pieces of a stream whose time is known, for each frame.
+/// Number of pieces of a stream, per frame, whose time is kept.
 const PIECES_EACH: usize = 8;
 
-/// The beginning of a stream, and when its pieces came.
+/// The beginning of a stream, and the times of arrival of its pieces.
 #[derive(Debug, Default)]
 struct Stream {
     bytes: Vec<u8>,
-    /// The end of it.
+    /// The end of the stream.
     tail: Tail,
-    /// Where what follows is no continuation of what was before.
+    /// Offsets at which the bytes do not continue the previous ones.
     breaks: Vec<usize>,
-    /// For pieces of it: where each ends, and when it came.
+    /// The end of each piece, and its time of arrival.
     marks: Vec<(usize, u64)>,
 }
 
@@ -182,13 +184,13 @@ impl Stream {
             return;
         }
         self.bytes.extend_from_slice(&bytes[..taken]);
-        // The ends of further pieces are not kept: a frame's time is then that of the last mark.
+        // The ends of further pieces are not kept: a frame then gets the time of the last mark.
         if self.marks.len() < most {
             self.marks.push((self.bytes.len(), now));
         }
     }
 
-    /// What comes next is the begin of another connection, or comes after bytes that are not there.
+    /// Notes that the next bytes begin another connection, or follow missing bytes.
     fn break_off(&mut self) {
         self.tail.clear();
         let end = self.bytes.len();
@@ -197,18 +199,18 @@ impl Stream {
         }
     }
 
-    /// The parts within which bytes follow each other.
+    /// Returns the ranges of contiguous bytes.
     fn parts(&self) -> impl Iterator<Item = Range<usize>> {
         let ends = self.breaks.iter().copied().chain([self.bytes.len()]);
         core::iter::once(0).chain(self.breaks.iter().copied()).zip(ends).map(|(start, end)| start..end)
     }
 
-    /// The longest of them.
+    /// Returns the longest of them.
     fn longest_part(&self) -> Range<usize> {
         self.parts().max_by_key(Range::len).unwrap_or(0..0)
     }
 
-    /// Its end as a stream.
+    /// Returns the end of the stream, as a stream.
     fn end(&self) -> Self {
         let mut end = Self::default();
         for (at, piece) in &self.tail.pieces {
@@ -218,23 +220,23 @@ impl Stream {
         end
     }
 
-    /// When the byte at this place came, which frames are cut at.
+    /// Returns when the byte at this place arrived. Frames get the time of their first byte.
     fn time(&self, place: usize) -> u64 {
         let mark = self.marks.partition_point(|(end, _)| *end <= place);
         self.marks.get(mark).or(self.marks.last()).map_or(0, |(_, at)| *at)
     }
 }
 
-/// What is kept of a peer.
+/// The kept input of a peer.
 #[derive(Debug)]
 enum Kept {
-    /// The first ones, and the last ones.
+    /// The first datagrams, and the last ones.
     Datagrams(Frames, Tail),
     Stream(Stream),
 }
 
 impl Kept {
-    /// Its bytes, where they are a stream.
+    /// Returns its bytes if they are a stream.
     const fn stream(&self) -> Option<&Stream> {
         match self {
             Self::Stream(stream) => Some(stream),
@@ -243,7 +245,7 @@ impl Kept {
     }
 }
 
-/// Looks at what peers send.
+/// Analyses the input from peers.
 #[derive(Debug)]
 pub struct Sniffer {
     limits: Limits,
@@ -252,12 +254,12 @@ pub struct Sniffer {
 }
 
 impl Sniffer {
-    /// Nothing came yet.
+    /// Creates a sniffer without input.
     pub const fn new(limits: Limits) -> Self {
         Self { limits, heard: Vec::new(), unheard: 0 }
     }
 
-    /// Takes a datagram, or the next bytes of a stream.
+    /// Adds a datagram, or the next bytes of a stream.
     pub fn accept(&mut self, peer: Peer, now: Instant, bytes: &[u8]) {
         let known = self.heard.iter().position(|(account, _)| account.peer == peer);
         let index = match known {
@@ -287,7 +289,8 @@ impl Sniffer {
         }
     }
 
-    /// What comes next of this peer's stream is no continuation of what came: it is another connection, or bytes are missing.
+    /// Notes that the next bytes of this peer's stream do not continue it: they are from another connection, or bytes
+    /// are missing.
     pub fn break_off(&mut self, peer: Peer) {
         let known = self.heard.iter_mut().find(|(account, _)| account.peer == peer);
         if let Some((_, Kept::Stream(stream))) = known {
@@ -295,12 +298,12 @@ impl Sniffer {
         }
     }
 
-    /// Packets so far.
+    /// Returns the number of packets so far.
     pub fn packets(&self) -> u64 {
         self.heard.iter().map(|(account, _)| account.packets).sum::<u64>() + self.unheard
     }
 
-    /// What was found, for each place that was sent to; for connections whose frames are different, apart.
+    /// Returns the findings for each destination. Connections with different frames are reported separately.
     pub fn findings(&self) -> Findings {
         let mut order: Vec<&(PeerAccount, Kept)> = self.heard.iter().collect();
         order.sort_by_key(|(account, _)| account.peer);
@@ -311,7 +314,7 @@ impl Sniffer {
         Findings { groups, unheard: self.unheard }
     }
 
-    /// Peers that send to one place: those together whose frames are found in the same way.
+    /// Returns the groups of peers that send to one destination: those whose frames are found in the same way.
     fn groups(&self, peers: &[&(PeerAccount, Kept)]) -> Vec<Group> {
         let (mut groups, mut left) = (Vec::new(), peers.to_vec());
         while let Some(cutting) =
@@ -347,7 +350,7 @@ impl Sniffer {
         let checksum = checksums::find_checksum(&whole);
         let mut guesses = fields::find_lengths(&table, checksum.as_slice());
         if let (true, Some(Frame::Length(length))) = (guesses.is_empty(), cutting.map(|cutting| &cutting.frame)) {
-            // All frames are of one size, which it is.
+            // All frames have the same size, so this one.
             let frames = table.len() as u64;
             guesses.push(Guess { meaning: Meaning::Length(*length), holds: frames, of: frames });
         }
@@ -356,7 +359,7 @@ impl Sniffer {
         let steps = steps::find_steps(&table, &[&guesses[..], &counters].concat());
         let clocks = clocks::find_clocks(&table, &[&guesses[..], &counters, &steps].concat());
         guesses.extend(clocks.guesses);
-        // Where a clock ends and in which order its bytes are tells more of the counters beside it.
+        // The end of a clock and its byte order reveal more about the counters beside it.
         guesses.extend(fields::find_counters(&table, &guesses));
         steps::unmask(&table, &mut guesses);
         guesses.extend(steps::find_steps(&table, &guesses));
@@ -366,7 +369,7 @@ impl Sniffer {
         let ranges: Vec<_> =
             cutting.iter().flat_map(|cutting| streams.iter().filter_map(|one| cutting.frames_of(one))).collect();
         let begins_within = ranges.iter().any(|ranges| ranges.first().is_some_and(|first| first.start > 0));
-        // Frames whose checksums are right are the right ones.
+        // Frames with right checksums are the right frames.
         let is_checked = |guess: &Guess| matches!(guess.meaning, Meaning::Checksum(_)) && guess.holds == guess.of;
         let is_certain = guesses.iter().any(is_checked);
         let rival = cutting.and_then(|cutting| cutting.rival.as_ref()).filter(|_| !is_certain);
@@ -393,7 +396,7 @@ impl Sniffer {
         group
     }
 
-    /// The first frames of each stream, and its last ones.
+    /// Cuts the first frames of each stream, and its last ones.
     fn cut(&self, cutting: &Cutting, streams: &[&Stream]) -> Vec<(Frames, Frames)> {
         let cut = |stream: &Stream, ranges: &mut dyn Iterator<Item = Range<usize>>| {
             let mut frames = Frames::new(self.limits.head_bytes);
@@ -404,7 +407,7 @@ impl Sniffer {
         let both = streams.iter().map(|stream| {
             let first = cut(stream, &mut cutting.frames_of(stream).into_iter().flatten().take(most));
             let end = stream.end();
-            // Anything falls apart into frames of one size.
+            // Any bytes can be cut into frames of a fixed size.
             let is_sure = !matches!(cutting.frame, Frame::Fixed { .. });
             let ranges = cutting.frames_of(&end).filter(|_| is_sure).unwrap_or_default();
             let skipped = ranges.len().saturating_sub(most);
@@ -413,7 +416,7 @@ impl Sniffer {
         both.collect()
     }
 
-    /// The last datagrams as frames.
+    /// Returns the last datagrams as frames.
     fn last(&self, tail: &Tail) -> Frames {
         let mut frames = Frames::new(self.limits.head_bytes);
         tail.pieces.iter().for_each(|(at, head)| frames.push(*at, head));
@@ -421,7 +424,8 @@ impl Sniffer {
     }
 }
 
-/// The checksum of these whole frames, as a configuration writes it: `checksum = { kind = "crc32", at = -4, type = "u32le" }`.
+/// Returns the checksum of these whole frames as a configuration writes it: `checksum = { kind = "crc32", at = -4, type
+/// = "u32le" }`.
 pub fn checksum_of(frames: &[&[u8]]) -> Option<String> {
     let Meaning::Checksum(checksum) = checksums::find_checksum(frames)?.meaning else { return None };
     let from = if checksum.from == 0 { String::new() } else { format!(", from = {}", checksum.from) };
@@ -429,7 +433,7 @@ pub fn checksum_of(frames: &[&[u8]]) -> Option<String> {
     Some(format!("`checksum = {{ kind = \"{kind}\", {number}{from} }}`"))
 }
 
-/// How frames are found. Of length fields that lead to the same frames the one is taken that is likeliest by its place and width.
+/// Returns the framing. Of length fields that lead to the same frames it takes the likeliest one by place and width.
 fn likeliest(found: &Frame, guesses: &[Guess]) -> Frame {
     let length = guesses.iter().find_map(|guess| match guess.meaning {
         Meaning::Length(length) if guess.holds == guess.of => Some(length),
@@ -438,7 +442,7 @@ fn likeliest(found: &Frame, guesses: &[Guess]) -> Frame {
     match (found, length) {
         (Frame::Length(_), Some(length)) => Frame::Length(length),
         (Frame::Sync { word, size }, _) => {
-            // What changes later is no part of the word.
+            // Bytes that change later are not part of the word.
             let fields = guesses.iter().filter_map(Guess::number).map(|number| number.at as usize);
             let end = fields.min().unwrap_or(word.len()).clamp(2, word.len().max(2));
             Frame::Sync { word: word[..end.min(word.len())].to_vec(), size: size.clone() }

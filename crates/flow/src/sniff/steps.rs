@@ -1,19 +1,19 @@
-//! Numbers that go up by more than one per frame, as those of the first of several events in each.
+//! Numbers that increase by more than one per frame, such as that of the first of several events in each frame.
 
 use super::fields::{Growth, field, is_slice, taken};
 use super::findings::{Guess, Meaning};
 use super::frames::{Row, Table, ahead, extent, overlap, read};
 use ropewalk_wire::layout::Number;
 
-/// Pairs of frames that must be there before anything is said.
+/// Number of pairs of frames that are required for any result.
 const LEAST_PAIRS: usize = 16;
-/// The most events that are expected in a frame; more are ticks of a clock.
+/// The most events that are expected in a frame; larger steps are ticks of a clock.
 const MOST_STEP: u64 = 64;
-/// Values of the lowest byte that must be seen.
+/// Number of values of the lowest byte that must be seen.
 const LEAST_VALUES: usize = 4;
 
-/// The numbers that go up by the same, which is not one, in nine of ten frames, and by a multiple of it in the rest; `known` are fields of
-/// another meaning. At most one is found: further ones are its copies.
+/// Finds the numbers that increase by the same step, which is not one, in nine of ten frames, and by a multiple of it
+/// in the rest; `known` are fields with another meaning. At most one is returned: further ones are its copies.
 pub(super) fn find_steps(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
     let pairs: Vec<(&Row<'_>, &Row<'_>)> = table.pairs().collect();
     let is_counted = known.iter().any(|guess| matches!(guess.meaning, Meaning::FrameCounter { .. }));
@@ -26,7 +26,7 @@ pub(super) fn find_steps(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
         let whole = places.filter(|number| begins_and_ends(table, number));
         let steps = whole.filter_map(|number| step(&pairs, &number).map(|(by, holds)| (number, by, holds)));
         let own = steps.filter(|(number, ..)| !is_slice(&pairs, number, table.reach));
-        // Zeros above it are a part of it: the number that begins at the most usual place is taken.
+        // Zeros above the number are part of it: the number at the most usual place is taken.
         own.min_by_key(|(number, ..)| number.at % i32::from(bytes))
     };
     let first = [4, 2, 8, 3, 6].into_iter().find_map(found);
@@ -34,7 +34,7 @@ pub(super) fn find_steps(table: &Table<'_>, known: &[Guess]) -> Vec<Guess> {
     first.map(|(number, by, holds)| Guess { meaning: Meaning::Steps { number, by }, holds, of }).into_iter().collect()
 }
 
-/// Whether its lowest byte changes the most, and its upper bytes have zeros in front, or change.
+/// Whether the lowest byte changes the most, and the upper bytes change or have zeros in front.
 fn begins_and_ends(table: &Table<'_>, number: &Number) -> bool {
     let extent = extent(number);
     let (lowest, highest) =
@@ -46,7 +46,7 @@ fn begins_and_ends(table: &Table<'_>, number: &Number) -> bool {
         && (is_zero || table.liveliness(highest) > 1)
 }
 
-/// The step of a number, and how often it is that.
+/// Returns the step of a number, and how often it occurs.
 fn step(pairs: &[(&Row<'_>, &Row<'_>)], number: &Number) -> Option<(u64, u64)> {
     let usual = {
         let mut steps: Vec<u64> = pairs.iter().take(64).map(|(from, to)| ahead(number, from, to)).collect();
@@ -62,7 +62,7 @@ fn step(pairs: &[(&Row<'_>, &Row<'_>)], number: &Number) -> Option<(u64, u64)> {
     (holds * 10 >= pairs.len() * 9 && multiples * 50 >= pairs.len() * 49).then_some((usual, holds as u64))
 }
 
-/// A counter whose lowest bits never change goes up by more than one per frame: the bits belong to it.
+/// Adds the lowest bits to a counter in which they never change: it increases by more than one per frame.
 pub(super) fn unmask(table: &Table<'_>, guesses: &mut [Guess]) {
     for guess in guesses {
         let Meaning::FrameCounter { number, .. } = &guess.meaning else { continue };

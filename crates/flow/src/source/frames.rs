@@ -1,11 +1,11 @@
-//! The frames of emulated front ends: what each says of a trigger, in its own format.
+//! The frames of emulated front ends: the data of each trigger, in the front end's own format.
 //!
 //! ```text
 //!  trigger n, so many bytes --> FED fragment | generic fragment | a layout's frame | frames of a named format --> Frames
 //! ```
-//! Event number and time of a trigger are the same in every format, as far as its fields reach. What else is in a frame
-//! shows a mix-up: a word that names source and event, then [`PATTERN`], which begins at another place for each event. A sender
-//! that can gather is spared the copy: it gets the place of the payload in the pattern, not the bytes.
+//! The event number and time of a trigger are the same in every format, as far as its fields reach. The rest of a frame
+//! reveals mix-ups: a word that names source and event, then [`PATTERN`], which begins at another place for each event.
+//! A sender that supports gathering avoids the copy: it gets the payload's range in the pattern instead of its bytes.
 
 use super::Trigger;
 use core::ops::Range;
@@ -19,26 +19,26 @@ use ropewalk_wire::mep::{
 };
 use ropewalk_wire::{fed, generic};
 
-/// In what a front end says it.
+/// The format of a front end's frames.
 #[derive(Clone, Debug)]
 pub enum FrameKind {
     /// CMS FED fragments.
     Fed,
     /// Generic fragments.
     Generic,
-    /// What a layout or the name of a format describes.
+    /// Frames of a layout or of a named format.
     Described(Description),
 }
 
-/// Words of the pattern.
+/// Length of the pattern, in words.
 const WORDS: usize = 8192;
-/// Bytes of the pattern: it stays in a core's cache.
+/// Length of the pattern, in bytes: it stays in a core's cache.
 pub const PATTERN_BYTES: usize = 8 * WORDS;
-/// What payloads are made of, behind their first word. It begins anew behind its end.
+/// The content of payloads after their first word. It is repeated at its end.
 pub static PATTERN: [u8; PATTERN_BYTES] = words();
-/// Places, word by word, at which payloads begin.
+/// Number of places, one word apart, at which payloads begin.
 const PLACES: u64 = 1021;
-/// Shorter payloads are copied: that costs less than a further piece in a system call.
+/// Shorter payloads, in bytes, are copied: that costs less than a further piece in a system call.
 const REFERRED: usize = 1024;
 
 const fn words() -> [u8; PATTERN_BYTES] {
@@ -52,7 +52,7 @@ const fn words() -> [u8; PATTERN_BYTES] {
     bytes
 }
 
-/// Where a payload lies in the pattern.
+/// The range of a payload in the pattern.
 #[derive(Copy, Clone, Debug)]
 struct Stretch {
     from: usize,
@@ -60,12 +60,12 @@ struct Stretch {
 }
 
 impl Stretch {
-    /// So many bytes of a payload, behind its first word.
+    /// Returns the range of a payload of `bytes` bytes, after its first word.
     const fn of(source: SourceId, number: u64, bytes: usize) -> Self {
         Self { from: 8 * ((number + 31 * source.0 as u64) % PLACES) as usize, bytes }
     }
 
-    /// Its pieces, one behind the other.
+    /// Returns its pieces in order.
     fn pieces<'a>(self) -> impl Iterator<Item = &'a [u8]> {
         let mut rest = self;
         core::iter::from_fn(move || {
@@ -75,26 +75,26 @@ impl Stretch {
         })
     }
 
-    /// Up to the pattern's end, or its own.
+    /// Returns the part up to the pattern's end, or to its own.
     fn first(self) -> Option<Range<usize>> {
         (self.bytes > 0).then(|| self.from..PATTERN_BYTES.min(self.from + self.bytes))
     }
 
-    /// Without its first bytes.
+    /// Returns the range without its first bytes.
     const fn behind(self, bytes: usize) -> Self {
         Self { from: (self.from + bytes) % PATTERN_BYTES, bytes: self.bytes - bytes }
     }
 }
 
-/// The trailers of FED fragments of one length. The CRC is linear: it is computed once for each payload, and what the words
-/// change that name source and event costs some nanoseconds.
+/// The trailers of FED fragments of one length. The CRC is linear: it is computed once per payload, and the change
+/// caused by the words that name source and event costs a few nanoseconds.
 #[derive(Clone, Debug)]
 struct Trailers {
-    /// 0 before the first one.
+    /// 0 before the first payload.
     payload_bytes: usize,
     header: fed::Patch,
     word: fed::Patch,
-    /// By the place of the payload: behind a header and a first word of zeros.
+    /// Trailers by the place of the payload, with a header and a first word of zeros.
     known: Vec<Option<fed::Trailer>>,
 }
 
@@ -106,7 +106,7 @@ impl Default for Trailers {
 }
 
 impl Trailers {
-    /// Whether they are for payloads of so many bytes: those of the first one.
+    /// Whether they are for payloads of this length: that of the first payload.
     fn are_for(&mut self, payload_bytes: usize) -> bool {
         if self.payload_bytes == 0 {
             let length = payload_bytes + fed::MIN_BYTES;
@@ -143,26 +143,26 @@ pub enum Piece<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
-    /// A payload that was not copied, and the place in `bytes` before which it is sent.
+    /// A payload that was not copied, and the offset in `bytes` before which it is sent.
     payload: Option<(usize, Stretch)>,
-    /// Where each ends; in a stream they lie one behind the other.
+    /// The end of each frame or datagram; in a stream they are contiguous.
     ends: Vec<usize>,
-    /// Events that they hold.
+    /// Number of events in them.
     events: u64,
 }
 
 impl Frames {
-    /// All bytes, but for a payload that was not copied ([`FrameMaker::by_reference`]).
+    /// Returns all bytes, except a payload that was not copied ([`FrameMaker::by_reference`]).
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many bytes there are, copied or not.
+    /// Returns the number of bytes, copied or not.
     pub fn length(&self) -> usize {
         self.bytes.len() + self.payload.map_or(0, |(_, stretch)| stretch.bytes)
     }
 
-    /// What lies from a place on: `most` bytes, or fewer.
+    /// Returns the piece that begins at an offset, of at most `most` bytes.
     pub fn piece(&self, from: usize, most: usize) -> Piece<'_> {
         let (place, stretch) = self.payload.unwrap_or((self.bytes.len(), Stretch { from: 0, bytes: 0 }));
         let cut = |range: Range<usize>| range.start..range.end.min(range.start.saturating_add(most));
@@ -175,23 +175,23 @@ impl Frames {
         }
     }
 
-    /// Where the frame, or the datagram, with this index lies; `None` behind the last one.
+    /// Returns the range of the frame or datagram with this index; `None` past the last one.
     pub fn range(&self, index: usize) -> Option<Range<usize>> {
         let begin = index.checked_sub(1).map_or(0, |before| self.ends.get(before).copied().unwrap_or(0));
         self.ends.get(index).map(|&end| begin..end)
     }
 
-    /// How many events they hold.
+    /// Returns the number of events in them.
     pub const fn events(&self) -> u64 {
         self.events
     }
 
-    /// One frame, copied from elsewhere.
+    /// Replaces the content by a copy of one frame.
     pub fn put(&mut self, frame: &[u8]) {
         self.put_events(1, |bytes| bytes.extend_from_slice(frame));
     }
 
-    /// One frame of so many events, which is appended.
+    /// Replaces the content by one frame of `events` events, which `append` writes.
     fn put_events(&mut self, events: u64, append: impl FnOnce(&mut Vec<u8>)) {
         self.clear();
         append(&mut self.bytes);
@@ -211,37 +211,37 @@ impl Frames {
     }
 }
 
-/// A datagram of a frame that is sent in several has so many bytes at most.
+/// The most bytes of each datagram of a frame that is sent in several.
 const PIECE_BYTES: usize = 8192;
 /// The longest payload of a UDP datagram.
 const MOST_DATAGRAM: usize = 65_507;
-/// Triggers that come as fast as it goes have no time; their clocks count so much for each.
+/// Clock advance per trigger if triggers are issued without times, at full speed.
 const NOMINAL_NANOSECONDS: u64 = 1000;
-/// Bytes of payload at which it is found out how much longer a named format's frame is.
+/// Payload bytes with which the overhead of a named format's frame is measured.
 const TRIAL_BYTES: usize = 64;
 
 /// Makes the frames of one front end.
 #[derive(Clone, Debug)]
 pub struct FrameMaker {
     source: SourceId,
-    /// Its counter in the run's first event.
+    /// The value of its counter in the run's first event.
     first: u64,
     kind: FrameKind,
-    /// The longest frame.
+    /// The longest frame, in bytes.
     most: usize,
     payload: Vec<u8>,
-    /// For a named format: the bytes of an empty frame, and of one with [`TRIAL_BYTES`] of payload beside these.
+    /// For a named format: the bytes of an empty frame, and of a frame with [`TRIAL_BYTES`] of payload without these.
     measure: (usize, usize),
-    /// Where its frames hold several events: the one that is filled.
+    /// The packet that is being filled, if frames hold several events.
     packet: Option<Packet>,
-    /// Its user sends payloads from where they lie.
+    /// Whether its user sends payloads by reference.
     by_reference: bool,
     trailers: Option<Box<Trailers>>,
 }
 
 impl FrameMaker {
-    /// Frames of this source, of at most `most` bytes, whose numbers begin with `first`. Frames that come in datagrams
-    /// are no longer than UDP allows.
+    /// Creates the maker of a source's frames of at most `most` bytes, whose numbers begin with `first`. Frames in
+    /// datagrams are no longer than UDP allows.
     pub fn new(source: SourceId, first: u64, kind: FrameKind, most: usize, comes_in_datagrams: bool) -> Self {
         let in_pieces = matches!(&kind, FrameKind::Described(description) if description.comes_in_pieces());
         let most = if comes_in_datagrams && !in_pieces { most.min(MOST_DATAGRAM) } else { most };
@@ -269,14 +269,15 @@ impl FrameMaker {
         }
     }
 
-    /// Each frame holds the events of so many triggers, in a multi-event packet; fewer where it would be too long.
+    /// Packs the events of this many triggers into each frame, a multi-event packet; fewer if it would be too long.
     #[must_use]
     pub fn packed(mut self, packing: u16) -> Self {
         self.packet = Some(Packet::new(self.source, packing, self.most));
         self
     }
 
-    /// The payloads of FED and generic fragments, except short ones, are not copied: [`Frames::piece`] says where they lie.
+    /// Does not copy the payloads of FED and generic fragments, except short ones: [`Frames::piece`] returns where they
+    /// lie.
     #[must_use]
     pub fn by_reference(mut self) -> Self {
         self.by_reference = true;
@@ -289,7 +290,7 @@ impl FrameMaker {
         matches!(self.kind, FrameKind::Fed)
     }
 
-    /// What it says at the begin of a connection; empty where it says nothing.
+    /// Returns the bytes at the beginning of a connection; empty if there are none.
     pub fn greeting(&self) -> Vec<u8> {
         let hello = generic::Hello::new(self.source, generic::HelloFlags::default(), "emulator");
         match (&self.kind, hello) {
@@ -298,13 +299,13 @@ impl FrameMaker {
         }
     }
 
-    /// What its counter says at a trigger.
+    /// Returns the counter's value at a trigger.
     pub const fn number(&self, trigger: &Trigger) -> u64 {
         self.first.wrapping_add(trigger.number - 1)
     }
 
-    /// Says something of a trigger, in about so many bytes; true where `frames` were replaced, false where it waits for the events
-    /// of other triggers.
+    /// Adds the data of a trigger, about `bytes` bytes. Returns true if `frames` were replaced, false if the data waits
+    /// for the events of other triggers.
     pub fn add(&mut self, trigger: &Trigger, bytes: usize, frames: &mut Frames) -> bool {
         let number = self.number(trigger);
         let Some(mut packet) = self.packet.take() else {
@@ -312,7 +313,7 @@ impl FrameMaker {
             return true;
         };
         self.fill(number, packet.data_bytes(bytes));
-        // What waited leaves without it, where there is no room for it.
+        // Waiting events are sent without the new one if there is no room for it.
         let is_early = !packet.is_empty() && packet.is_too_short_for(self.payload.len());
         if is_early {
             packet.send(frames);
@@ -331,18 +332,18 @@ impl FrameMaker {
         self.packet.as_ref().is_some_and(|packet| !packet.is_empty())
     }
 
-    /// Replaces `frames` by what waits, where anything does.
+    /// Replaces `frames` by the waiting events, if there are any.
     pub fn send_rest(&mut self, frames: &mut Frames) -> bool {
         let waits = self.holds_back();
         self.packet.iter_mut().filter(|_| waits).for_each(|packet| packet.send(frames));
         waits
     }
 
-    /// Replaces `frames` by what is said of a trigger, in about so many bytes: as near as the format allows.
+    /// Replaces `frames` by the data of a trigger, about `bytes` bytes: as near as the format allows.
     pub fn make(&mut self, trigger: &Trigger, bytes: usize, frames: &mut Frames) {
         frames.clear();
         let (number, bytes) = (self.number(trigger), bytes.min(self.most));
-        // Nothing but a reference is cloned.
+        // Only a reference is cloned.
         match self.kind.clone() {
             FrameKind::Fed => {
                 let header = fed::Header::new(self.source, number as u32 & 0xff_ffff, trigger.bunch_crossing);
@@ -370,14 +371,14 @@ impl FrameMaker {
     }
 
     fn fed(&mut self, header: fed::Header, number: u64, bytes: usize, frames: &mut Frames) {
-        // Sizes of emulated fragments are multiples of 8 within what a FED fragment may have.
+        // Sizes of emulated fragments are multiples of 8 within the range of FED fragments.
         let payload_bytes = bytes.saturating_sub(fed::MIN_BYTES);
         frames.bytes.extend_from_slice(&header.to_bytes());
         self.payload(number, payload_bytes, frames);
         let base = self.base(number);
         let trailer = match frames.payload {
             Some((place, rest)) => {
-                // Those of the first length are kept; with a distribution of sizes there are too many.
+                // Trailers are kept for the first length only; with a distribution of sizes there are too many.
                 let trailers = self.trailers.as_deref_mut();
                 match trailers.and_then(|trailers| trailers.are_for(payload_bytes).then_some(trailers)) {
                     Some(trailers) => trailers.of(header, base, rest),
@@ -393,7 +394,7 @@ impl FrameMaker {
         frames.bytes.extend_from_slice(&trailer.unwrap_or_default().to_bytes());
     }
 
-    /// Appends a payload, or says where it lies.
+    /// Appends a payload, or notes its range in the pattern.
     fn payload(&self, number: u64, bytes: usize, frames: &mut Frames) {
         let base = self.base(number).to_le_bytes();
         let first = bytes.min(base.len());
@@ -429,7 +430,7 @@ impl FrameMaker {
             match format.emulate(self.source.0, number as u32, &self.payload) {
                 Some(made) => break made,
                 None if length == 0 => break Vec::new(),
-                // Longer than the format's lengths can say.
+                // The length exceeds the fields of the format.
                 None => length /= 2,
             }
         };
@@ -439,7 +440,7 @@ impl FrameMaker {
         }
     }
 
-    /// The first word of a payload.
+    /// Returns the first word of a payload.
     fn base(&self, number: u64) -> u64 {
         (u64::from(self.source.0) << 48) ^ (number << 16)
     }
@@ -455,12 +456,12 @@ impl FrameMaker {
     }
 }
 
-/// The time of a trigger, in nanoseconds since the begin.
+/// Returns the time of a trigger, in nanoseconds since the start.
 fn nanoseconds(trigger: &Trigger) -> u64 {
     if trigger.at.is_zero() { NOMINAL_NANOSECONDS.wrapping_mul(trigger.number) } else { trigger.at.as_nanos() as u64 }
 }
 
-/// Makes text of the payload in which these bytes do not occur.
+/// Fills the payload with text that does not contain these bytes.
 fn write_text(without: &[u8], payload: &mut [u8]) {
     let letters = (b'a'..=b'z').filter(|letter| !without.contains(letter));
     for (place, letter) in payload.iter_mut().zip(letters.cycle()) {
@@ -468,54 +469,54 @@ fn write_text(without: &[u8], payload: &mut [u8]) {
     }
 }
 
-/// The partition that the packets name.
+/// The partition in the packets.
 const PARTITION: u32 = 1;
 
-/// The packet that a board fills.
+/// The packet that a board is filling.
 #[derive(Clone, Debug)]
 struct Packet {
     source: SourceId,
-    /// Events that it holds at most.
+    /// The most events in a packet.
     packing: usize,
-    /// Bytes that it has at most.
+    /// The most bytes of a packet.
     most: usize,
     first: u64,
-    /// The bank of each event, one behind the other, and where each ends.
+    /// The banks of the events in order, and the end of each.
     banks: Vec<u8>,
     ends: Vec<usize>,
 }
 
 impl Packet {
-    /// An empty one, of at most `packing` events and `most` bytes.
+    /// Creates an empty packet of at most `packing` events and `most` bytes.
     pub(super) fn new(source: SourceId, packing: u16, most: usize) -> Self {
         let (packing, most) = (packing.max(1).into(), most.min(LARGEST_MEP_BYTES));
         Self { source, packing, most, first: 0, banks: Vec::new(), ends: Vec::with_capacity(packing) }
     }
 
-    /// How many bytes of data the bank of a fragment of so many bytes has: what it may have at most, if that is less.
+    /// Returns the data bytes in the bank of a fragment of `fragment_bytes` bytes, at most those that it may have.
     fn data_bytes(&self, fragment_bytes: usize) -> usize {
         let most = self.most.saturating_sub(MEP_HEADER_BYTES) / 4 * 4;
         fragment_bytes.min(most).saturating_sub(FRAGMENT_HEADER_BYTES + BANK_HEADER_BYTES)
     }
 
-    /// No event is in it.
+    /// Whether the packet is empty.
     pub(super) const fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// It holds as many events as it may.
+    /// Whether the packet holds the most events.
     const fn is_full(&self) -> bool {
         self.ends.len() == self.packing
     }
 
-    /// Whether an event with so much data would make it too long.
+    /// Whether an event with this much data would make the packet too long.
     const fn is_too_short_for(&self, data_bytes: usize) -> bool {
         let events = self.ends.len() + 1;
         let bank = (BANK_HEADER_BYTES + data_bytes).next_multiple_of(4);
         MEP_HEADER_BYTES + events * FRAGMENT_HEADER_BYTES + self.banks.len() + bank > self.most
     }
 
-    /// Puts the next event into it.
+    /// Appends the next event.
     fn put(&mut self, number: u64, data: &[u8]) {
         if self.is_empty() {
             self.first = number;
@@ -526,7 +527,7 @@ impl Packet {
         self.ends.push(self.banks.len());
     }
 
-    /// Sends it: `frames` are replaced by it, and the next one begins.
+    /// Replaces `frames` by the packet, and begins the next one.
     fn send(&mut self, frames: &mut Frames) {
         let starts = core::iter::once(0).chain(self.ends.iter().copied());
         let banks = starts.zip(&self.ends).map(|(start, &end)| &self.banks[start..end]);
@@ -587,7 +588,7 @@ mod tests {
         }
     }
 
-    /// All bytes, put together from the pieces.
+    /// Joins all pieces into contiguous bytes.
     fn put_together(frames: &Frames, most: usize) -> Vec<u8> {
         let mut all = Vec::new();
         while all.len() < frames.length() {

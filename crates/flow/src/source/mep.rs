@@ -1,42 +1,43 @@
-//! Emulated sources of multi-event packets: all sources of one flow, with everything that can happen to packets on their
-//! way, decided by the seed, so that what was lost is known exactly.
+//! Emulated sources of multi-event packets: all sources of one flow, with all kinds of faults on the way of the
+//! packets. The seed determines the faults, so that the losses are known exactly.
 
 use super::{Random, SizeDistribution};
 use core::time::Duration;
 use ropewalk_wire::mep::{BANK_HEADER_BYTES, Bank, LARGEST_MEP_BYTES, MepEncoder, encode_bank};
 use std::collections::VecDeque;
 
-/// All sources of a flow.
+/// Configuration of all sources of a flow.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct MepSourceConfig {
-    /// What is random comes from this.
+    /// The seed of everything random.
     pub seed: u64,
-    /// How many sources there are.
+    /// Number of sources.
     pub sources: u16,
-    /// Events in a packet.
+    /// Number of events in a packet.
     pub packing: u16,
     /// The partition that the packets name.
     pub partition: u32,
     /// The first event.
     pub first_event: u64,
-    /// How many bytes the banks of a fragment have; at least a bank's header, rounded up to whole words of 4 bytes.
+    /// Number of bytes of the banks of a fragment; at least a bank's header, rounded up to whole words of 4 bytes.
     pub size: SizeDistribution,
-    /// Which part of the packets is lost: 0 to 1.
+    /// Share of packets that are lost, 0 to 1.
     pub loss: f64,
-    /// Which part comes twice.
+    /// Share of packets that are sent twice, 0 to 1.
     pub duplicates: f64,
-    /// Which part comes after packets of later sets.
+    /// Share of packets that are sent after packets of later sets, 0 to 1.
     pub reordered: f64,
-    /// So many sets later.
+    /// By how many sets these are delayed.
     pub delay_sets: u16,
-    /// The sources' packets of a set come in a random order, instead of one source after the other.
+    /// Whether the sources' packets of a set are sent in a random order, instead of source by source.
     pub shuffled: bool,
-    /// A packet comes up to so much after its trigger.
+    /// The longest time from a trigger to its packet.
     pub jitter: Duration,
 }
 
 impl MepSourceConfig {
-    /// So many sources whose packets all arrive, in their order: so many events in each, fragments of so many bytes.
+    /// Returns a configuration of `sources` sources whose packets all arrive in order, with `packing` events per packet
+    /// and `fragment_bytes` bytes per fragment.
     pub const fn new(sources: u16, packing: u16, fragment_bytes: u32) -> Self {
         Self {
             seed: 1,
@@ -54,17 +55,17 @@ impl MepSourceConfig {
         }
     }
 
-    /// The stream of random numbers of a packet: the same, however often it is asked for.
+    /// Returns the random numbers of a packet; always the same for the same packet.
     const fn random_of(&self, set: u64, source: u16) -> Random {
         Random::new(self.seed, set.wrapping_mul(0x1_0001).wrapping_add(source as u64 + 1))
     }
 
-    /// Whether a packet is lost on its way.
+    /// Whether a packet is lost.
     pub fn is_lost(&self, set: u64, source: u16) -> bool {
         self.random_of(set, source).unit() <= self.loss
     }
 
-    /// Appends the banks of a source's fragment of an event; the same bytes, however often it is asked for.
+    /// Appends the banks of a source's fragment of an event; always the same bytes for the same fragment.
     pub fn append_banks(&self, source: u16, event: u64, out: &mut Vec<u8>) {
         let mut random =
             Random::new(self.seed ^ 0x6d65_7021, event.wrapping_mul(0x1_0001).wrapping_add(u64::from(source)));
@@ -78,26 +79,26 @@ impl MepSourceConfig {
         debug_assert!(is_short, "a bank without data is short");
         let first = random.next_u64() as u32;
         (0..words as u32).for_each(|word| out.extend_from_slice(&first.wrapping_add(word).to_le_bytes()));
-        // The data were written right behind the head: now that says so.
+        // The data were written directly behind the header, whose length is set now.
         let length = (out.len() - start) as u16;
         out[start + 2..start + 4].copy_from_slice(&length.to_le_bytes());
     }
 }
 
-/// A packet on its way, or lost on it.
+/// A packet that is sent, or lost.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct EmulatedPacket {
-    /// Which set of events, from 0.
+    /// The set of events, from 0.
     pub set: u64,
-    /// Which source, from 0.
+    /// The source, from 0.
     pub source: u16,
-    /// Which gateway the trigger named.
+    /// The gateway that the trigger named.
     pub gateway: u16,
-    /// It is not to be sent.
+    /// Whether the packet is lost and must not be sent.
     pub is_lost: bool,
-    /// It was sent before.
+    /// Whether the packet was sent before.
     pub is_duplicate: bool,
-    /// How long after the trigger it is sent.
+    /// The time from the trigger until it is sent.
     pub delay: Duration,
 }
 
@@ -105,18 +106,18 @@ pub struct EmulatedPacket {
 #[derive(Debug)]
 pub struct MepSources {
     config: MepSourceConfig,
-    /// Sets that were triggered.
+    /// Number of triggered sets.
     sets: u64,
     gateway: u16,
     order: Box<[u16]>,
     next: usize,
     twice: Option<EmulatedPacket>,
-    /// Packets that come later, each with the number of sets that must have been triggered.
+    /// Delayed packets, each with the number of sets that must have been triggered.
     later: VecDeque<(u64, EmulatedPacket)>,
 }
 
 impl MepSources {
-    /// Sources before the first trigger.
+    /// Creates the sources before the first trigger.
     pub fn new(config: MepSourceConfig) -> Self {
         let room = usize::from(config.sources) * (usize::from(config.delay_sets) + 1);
         let order = (0..config.sources).collect::<Box<[_]>>();
@@ -124,23 +125,23 @@ impl MepSources {
         Self { config, sets: 0, gateway: 0, order, next, twice: None, later: VecDeque::with_capacity(room) }
     }
 
-    /// Their configuration.
+    /// Returns their configuration.
     pub const fn config(&self) -> &MepSourceConfig {
         &self.config
     }
 
-    /// Sets that were triggered.
+    /// Returns the number of triggered sets.
     pub const fn sets(&self) -> u64 {
         self.sets
     }
 
-    /// The first event of a set.
+    /// Returns the first event of a set.
     pub const fn first_event(&self, set: u64) -> u64 {
         self.config.first_event + set * self.config.packing as u64
     }
 
-    /// The trigger of the next set, with the gateway that it names. What [`MepSources::next_packet`] did not show of the one
-    /// before is not sent any more.
+    /// Triggers the next set for this gateway. Packets of the previous set that [`MepSources::next_packet`] has not
+    /// returned are not sent any more.
     pub fn trigger(&mut self, gateway: u16) {
         (self.gateway, self.next, self.twice) = (gateway, 0, None);
         if self.config.shuffled {
@@ -152,7 +153,7 @@ impl MepSources {
         self.sets += 1;
     }
 
-    /// The next packet of what was triggered, lost ones too.
+    /// Returns the next packet of the triggered sets, including lost ones.
     pub fn next_packet(&mut self) -> Option<EmulatedPacket> {
         if let Some(packet) = self.twice.take() {
             return Some(packet);
@@ -172,7 +173,7 @@ impl MepSources {
         }
     }
 
-    /// What still waits after the last trigger.
+    /// Returns the next packet that still waits after the last trigger.
     pub fn next_late_packet(&mut self) -> Option<EmulatedPacket> {
         self.later.pop_front().map(|(_, packet)| packet)
     }

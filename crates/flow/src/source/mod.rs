@@ -1,4 +1,4 @@
-//! Front ends that are not there: what an emulated source sends, and when.
+//! Emulated front ends: which data a source sends, and when.
 //!
 //! ```text
 //! TriggerSequence (seed) -> trigger n: bunch crossing, time ------+
@@ -6,9 +6,9 @@
 //! TriggerGate: all sources of a run stop after the same trigger   |
 //!                                                                 +-> felix::EmulatedCard: blocks of many e-links
 //! ```
-//! Every source runs the same sequence from the same seed, so that all agree on each trigger without talking.
-//! A front end with a connection of its own needs no more than these; a link card, which writes blocks of many e-links,
-//! has a room: [`felix`]. So have the sources of packets that carry several events: [`mep`].
+//! Every source runs the same sequence from the same seed, so that all agree on each trigger without communication. A
+//! front end with its own connection needs only these types. A link card, which writes blocks of many e-links, has its
+//! own module: [`felix`]. So have the sources of packets that carry several events: [`mep`].
 
 pub mod felix;
 mod frames;
@@ -19,10 +19,10 @@ pub use frames::{FrameKind, FrameMaker, Frames, PATTERN, PATTERN_BYTES, Piece};
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
-/// Counts the triggers issued to all sources; once closed, no further one is issued.
+/// Counts the triggers issued to all sources. Once it is closed, no further trigger is issued.
 ///
-/// Sources ask before they go on to a trigger that none has reached yet. After the veto every source still
-/// sends all that was issued, so that every event can be complete.
+/// Sources ask before they advance to a trigger that no source has reached yet. After the veto every source still sends
+/// all issued triggers, so that every event can be complete.
 #[derive(Debug)]
 pub struct TriggerGate {
     issued: AtomicU64,
@@ -32,15 +32,15 @@ pub struct TriggerGate {
 const CLOSED: u64 = 1 << 63;
 
 impl TriggerGate {
-    /// A gate that closes by itself after `limit` triggers.
+    /// Creates a gate that closes by itself after `limit` triggers.
     pub const fn new(limit: u64) -> Self {
         Self { issued: AtomicU64::new(0), limit: if limit < CLOSED { limit } else { CLOSED - 1 } }
     }
 
-    /// Asks for all triggers up to `number`; returns up to which they are issued.
+    /// Requests all triggers up to `number`. Returns the number up to which they are issued.
     pub fn advance_to(&self, number: u64) -> u64 {
         let wanted = number.min(self.limit);
-        // Relaxed is enough: the number alone is exchanged, no other memory hangs on it.
+        // Relaxed is sufficient: only the number is exchanged, and no other memory depends on it.
         let mut current = self.issued.load(Ordering::Relaxed);
         while current & CLOSED == 0 && current < wanted {
             match self.issued.compare_exchange_weak(current, wanted, Ordering::Relaxed, Ordering::Relaxed) {
@@ -51,12 +51,12 @@ impl TriggerGate {
         current & !CLOSED
     }
 
-    /// The veto: issues nothing more and returns the last trigger's number.
+    /// Applies the veto: issues no more triggers, and returns the last trigger's number.
     pub fn close(&self) -> u64 {
         self.issued.fetch_or(CLOSED, Ordering::Relaxed) & !CLOSED
     }
 
-    /// The number of the last trigger once there will be no further one.
+    /// Returns the number of the last trigger once there will be no further one.
     pub fn last(&self) -> Option<u64> {
         let issued = self.issued.load(Ordering::Relaxed);
         (issued & CLOSED != 0 || issued == self.limit).then_some(issued & !CLOSED)
@@ -66,25 +66,25 @@ impl TriggerGate {
 /// Bunch crossings in an LHC orbit: 0..3563.
 pub const ORBIT: u64 = 3564;
 
-/// How often triggers come.
+/// The rate of triggers.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum TriggerRate {
     /// As fast as all sources can.
     Unlimited,
-    /// At equal distances.
+    /// At equal intervals.
     Periodic {
-        /// Triggers a second.
+        /// Triggers per second.
         hertz: f64,
     },
-    /// At random, as collisions come: exponentially distributed distances.
+    /// At random, like collisions: with exponentially distributed intervals.
     Poisson {
-        /// Triggers a second on average.
+        /// Triggers per second on average.
         hertz: f64,
     },
 }
 
 impl TriggerRate {
-    /// Triggers a second on average; `None` without a limit.
+    /// Returns the triggers per second on average; `None` without a limit.
     pub const fn hertz(self) -> Option<f64> {
         match self {
             Self::Unlimited => None,
@@ -96,15 +96,15 @@ impl TriggerRate {
 /// One trigger.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Trigger {
-    /// Its number, from 1.
+    /// The number, from 1.
     pub number: u64,
-    /// Its bunch crossing.
+    /// The bunch crossing.
     pub bunch_crossing: u16,
-    /// When it comes, after the start of the run; zero where the rate is unlimited.
+    /// The time after the start of the run; zero if the rate is unlimited.
     pub at: Duration,
 }
 
-/// The triggers of a run, one after the other. Equal seeds give equal triggers.
+/// The triggers of a run, in order. Equal seeds give equal triggers.
 #[derive(Clone, Debug)]
 pub struct TriggerSequence {
     random: Random,
@@ -114,12 +114,12 @@ pub struct TriggerSequence {
 }
 
 impl TriggerSequence {
-    /// The sequence of this seed.
+    /// Creates the sequence of this seed.
     pub const fn new(seed: u64, rate: TriggerRate) -> Self {
         Self { random: Random::new(seed, 0x7219_93e7), rate, issued: 0, seconds: 0.0 }
     }
 
-    /// The next trigger.
+    /// Returns the next trigger.
     pub fn next_trigger(&mut self) -> Trigger {
         self.issued += 1;
         let bunch_crossing = self.random.below(ORBIT) as u16;
@@ -132,16 +132,16 @@ impl TriggerSequence {
     }
 }
 
-/// The distribution of sizes in bytes.
+/// A distribution of sizes in bytes.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum SizeDistribution {
-    /// Always the same.
+    /// A constant size.
     Fixed(u32),
     /// Every size between the two is equally likely.
     Uniform {
-        /// The smallest.
+        /// The smallest size.
         least: u32,
-        /// The largest.
+        /// The largest size.
         most: u32,
     },
     /// Small ones are the most frequent.
@@ -149,7 +149,7 @@ pub enum SizeDistribution {
         /// The mean.
         mean: u32,
     },
-    /// The logarithm is normally distributed, as sizes of real detectors roughly are.
+    /// The logarithm is normally distributed, roughly like the sizes of real detectors.
     Lognormal {
         /// The mean of the sizes (not of their logarithms).
         mean: u32,
@@ -159,18 +159,18 @@ pub enum SizeDistribution {
 }
 
 impl SizeDistribution {
-    /// The largest size that comes out, in bytes.
+    /// The largest possible size, in bytes.
     pub const LARGEST: u32 = 1 << 20;
     /// The smallest whole FED fragment, in bytes: header and trailer.
     pub const SMALLEST_FRAGMENT: u32 = 16;
 
-    /// The next size: any number of bytes.
+    /// Returns the next size: any number of bytes.
     pub fn next(self, random: &mut Random) -> u32 {
         self.in_steps(1, random)
     }
 
-    /// The next size of a whole FED fragment: a multiple of 8, at least [`Self::SMALLEST_FRAGMENT`]. So are the sizes
-    /// that the distribution names.
+    /// Returns the next size of a whole FED fragment: a multiple of 8, at least [`Self::SMALLEST_FRAGMENT`]. The
+    /// distribution's parameters refer to whole fragments, too.
     pub fn next_fragment(self, random: &mut Random) -> u32 {
         self.in_steps(8, random).max(Self::SMALLEST_FRAGMENT)
     }
@@ -191,7 +191,7 @@ impl SizeDistribution {
         bytes.min(Self::LARGEST)
     }
 
-    /// The largest size that can come out.
+    /// Returns the largest possible size.
     pub const fn largest(self) -> u32 {
         match self {
             Self::Fixed(bytes) => bytes,
@@ -200,7 +200,7 @@ impl SizeDistribution {
         }
     }
 
-    /// The mean.
+    /// Returns the mean size.
     pub fn mean(self) -> f64 {
         match self {
             Self::Fixed(bytes) | Self::Exponential { mean: bytes } | Self::Lognormal { mean: bytes, .. } => {
@@ -211,24 +211,24 @@ impl SizeDistribution {
     }
 }
 
-/// The distribution of times that something takes.
+/// A distribution of durations.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub enum TimeDistribution {
-    /// Always as long.
+    /// A constant duration.
     Fixed(Duration),
     /// Every time between the two is equally likely.
     Uniform {
-        /// The shortest.
+        /// The shortest duration.
         least: Duration,
-        /// The longest.
+        /// The longest duration.
         most: Duration,
     },
-    /// Short ones are the most frequent, as of work that may end at any moment.
+    /// Short ones are the most frequent, as for work that may end at any moment.
     Exponential {
         /// The mean.
         mean: Duration,
     },
-    /// The logarithm is normally distributed: a few take very long, as filters do.
+    /// The logarithm is normally distributed: a few durations are very long, as for filters.
     Lognormal {
         /// The mean of the times (not of their logarithms).
         mean: Duration,
@@ -238,10 +238,10 @@ pub enum TimeDistribution {
 }
 
 impl TimeDistribution {
-    /// A century: a few times that fits into 64 bits of nanoseconds, so that sums need no care.
+    /// A century: 64 bits of nanoseconds hold a few times that, so that sums cannot overflow.
     pub const MOST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-    /// The next time, at most [`Self::MOST`].
+    /// Returns the next duration, at most [`Self::MOST`].
     pub fn next(self, random: &mut Random) -> Duration {
         match self {
             Self::Fixed(time) => time,
@@ -253,7 +253,7 @@ impl TimeDistribution {
         }
     }
 
-    /// The mean.
+    /// Returns the mean duration.
     pub fn mean(self) -> Duration {
         match self {
             Self::Fixed(time) => time,
@@ -263,7 +263,7 @@ impl TimeDistribution {
     }
 }
 
-/// What has no end is cut at [`TimeDistribution::MOST`].
+/// Limits a duration to [`TimeDistribution::MOST`].
 fn bounded(seconds: f64) -> Duration {
     Duration::from_secs_f64(seconds.min(TimeDistribution::MOST.as_secs_f64()))
 }
@@ -273,12 +273,12 @@ fn bounded(seconds: f64) -> Duration {
 pub struct Random(u64);
 
 impl Random {
-    /// The generator of this seed; `stream` makes independent ones of the same seed.
+    /// Creates the generator of this seed; `stream` selects independent generators of the same seed.
     pub const fn new(seed: u64, stream: u64) -> Self {
         Self(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -287,43 +287,43 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number in 0..`bound`; `bound` is at least 1.
+    /// Returns a number in 0..`bound`; `bound` is at least 1.
     pub const fn below(&mut self, bound: u64) -> u64 {
         ((self.next_u64() as u128 * bound as u128) >> 64) as u64
     }
 
-    /// A number in `least..=most`.
+    /// Returns a number in `least..=most`.
     pub const fn between(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most - least + 1)
     }
 
-    /// True in one of `times` cases.
+    /// Returns true in one of `times` cases.
     pub const fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// One of these; there is at least one.
+    /// Returns one of the choices; there must be at least one.
     pub fn of<T: Clone>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize].clone()
     }
 
-    /// A time between two, each order of magnitude as likely as any other.
+    /// Returns a duration between two, with each order of magnitude equally likely.
     pub fn time(&mut self, least: Duration, most: Duration) -> Duration {
         let ratio = (most.as_nanos() as f64 / least.as_nanos().max(1) as f64).max(1.0);
         least.mul_f64(ratio.powf(self.unit())).min(most)
     }
 
-    /// A number in (0, 1].
+    /// Returns a number in (0, 1].
     pub fn unit(&mut self) -> f64 {
         ((self.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 
-    /// An exponentially distributed number with this mean.
+    /// Returns an exponentially distributed number with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -self.unit().ln() * mean
     }
 
-    /// A normally distributed number with mean 0 and deviation 1 (Box and Muller).
+    /// Returns a normally distributed number with mean 0 and deviation 1 (Box and Muller).
     pub fn normal(&mut self) -> f64 {
         (-2.0 * self.unit().ln()).sqrt() * (core::f64::consts::TAU * self.unit()).cos()
     }

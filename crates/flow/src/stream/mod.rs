@@ -1,17 +1,17 @@
-//! Chunks for the subscribers of their e-links.
+//! Delivers chunks to the subscribers of their e-links.
 //!
 //! ```text
 //!  ring of a card --> StreamInput: ChunkDecoder --> Router --> a queue per subscriber --> messages for the drive to send
 //!                                                     ^
 //!               subscriptions: e-links, policy, group, sample      DownLink: bytes for an e-link --> blocks for the card
 //! ```
-//! A chunk goes to every subscriber that asked for its e-link, and to one member of each group. Where a queue is full
-//! its own policy decides: the chunk is dropped there and counted, or the input waits, and with it the card. So that a
-//! slow monitor costs other subscribers nothing, a subscriber that may lose chunks must not hold the card's memory for
-//! long either: it is sent copies, and what waits for it when the card has no room is copied or dropped.
+//! A chunk goes to every subscriber of its e-link, and to one member of each group. If a queue is full, its policy
+//! decides: the chunk is dropped there and counted, or the input waits, and with it the card. A slow monitor must not
+//! affect other subscribers. A subscriber that may lose chunks therefore must not hold the card's memory for long: it
+//! is sent copies, and its waiting chunks are copied or dropped when the card has no room.
 //!
-//! The account of every subscriber balances at any time, with what is queued counted from the queue:
-//! `offered = sent + dropped[cause] + moved + queued`. *Moved* is what a member of a group left to the others when it went.
+//! The account of every subscriber balances at any time, with queued chunks counted from the queue: `offered = sent +
+//! dropped[cause] + moved + queued`. *Moved* are the chunks that a member of a group left to the others when it left.
 
 mod queue;
 mod router;
@@ -29,23 +29,23 @@ use ropewalk_wire::felix::{BlockFormat, ELink, Encoder, Status};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What a [`Router`] is to be. A subscriber's queue is made when it joins.
+/// Configuration of a [`Router`]. A subscriber's queue is allocated when it joins.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct RouterConfig {
     /// The most subscribers at once, at most [`MOST_SUBSCRIBERS`].
     pub subscribers: usize,
-    /// The most bytes that wait for one subscriber; a single larger chunk is taken when nothing waits.
+    /// The most bytes that wait for one subscriber; a single larger chunk is accepted if nothing waits.
     pub queue_bytes: u64,
     /// The most chunks that wait for one subscriber.
     pub queue_chunks: usize,
-    /// So many bytes are sent without waiting for more.
+    /// Number of bytes that are sent without waiting for more.
     pub coalesce_bytes: u64,
-    /// What waits for so long is sent, however little it is.
+    /// The longest time that chunks wait to be sent, however few they are.
     pub coalesce_time: Duration,
 }
 
 impl RouterConfig {
-    /// Whether a chunk of these many bytes may wait where so much waits.
+    /// Whether a chunk of `bytes` bytes may wait in addition to `queued`.
     const fn has_room(&self, queued: Amount, bytes: u64) -> bool {
         queued.chunks == 0 || (queued.chunks < self.queue_chunks as u64 && queued.bytes + bytes <= self.queue_bytes)
     }
@@ -63,12 +63,12 @@ impl Default for RouterConfig {
     }
 }
 
-/// What a [`StreamInput`] is to be.
+/// Configuration of a [`StreamInput`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InputConfig {
     /// Its blocks and chunks.
     pub chunks: ChunkConfig,
-    /// Where a chunk says of which event it is; chunks that are too short are of event 0. Looked at only while a group
+    /// The place of the event number in a chunk; chunks that are too short belong to event 0. Used only while a group
     /// shares by event.
     pub rules: EventRules,
 }
@@ -78,7 +78,7 @@ pub struct InputConfig {
 pub struct SubscriberAccount {
     /// Chunks of its e-links that its sample left out. They are in no other count.
     pub passed_over: u64,
-    /// Chunks that were meant for it.
+    /// Chunks that were intended for it.
     pub offered: u64,
     /// Chunks that were sent.
     pub sent: u64,
@@ -88,19 +88,19 @@ pub struct SubscriberAccount {
     pub dropped: ByCause,
     /// Their bytes.
     pub dropped_bytes: u64,
-    /// Chunks that others of its group took over when it went.
+    /// Chunks that others of its group took over when it left.
     pub moved: u64,
-    /// Chunks that wait: counted from the queue.
+    /// Chunks that wait, counted from the queue.
     pub queued: u64,
 }
 
 impl SubscriberAccount {
-    /// Whether every chunk is where it should be.
+    /// Whether the account balances.
     pub fn is_balanced(&self) -> bool {
         self.offered == self.sent + self.dropped.total() + self.moved + self.queued
     }
 
-    /// Adds the counts of another one.
+    /// Adds the counts of another account.
     pub fn merge(&mut self, other: &Self) {
         self.passed_over += other.passed_over;
         self.offered += other.offered;
@@ -113,37 +113,37 @@ impl SubscriberAccount {
     }
 }
 
-/// Batches decoded in one turn, so that others have theirs: about a megabyte.
+/// Number of batches decoded in one turn, so that other tasks get their turn: about a megabyte.
 const BATCHES_A_TURN: usize = 16;
 
-/// What was counted of a card.
+/// Counts of a card.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct StreamCounts {
-    /// What its decoder has seen.
+    /// The counts of its decoder.
     pub chunks: ChunkReport,
     /// Bytes that were decoded.
     pub bytes: u64,
-    /// How often a subscriber that must not lose chunks was waited for.
+    /// How often the input waited for a subscriber that must not lose chunks.
     pub waits: u64,
 }
 
-/// Takes what a card wrote, block by block, and hands its chunks to a router as they lie in the ring.
+/// Reads the output of a card, block by block, and passes its chunks to a router without a copy.
 #[derive(Debug)]
 pub struct StreamInput {
     ring: RingReader,
     decoder: ChunkDecoder,
     format: BlockFormat,
     rules: EventRules,
-    /// Up to where blocks were decoded.
+    /// The position up to which blocks were decoded.
     position: u64,
-    /// How far the last batch was handed on; `None` when all of it was.
+    /// The progress in the last batch; `None` when all of it was passed on.
     cursor: Option<BatchCursor>,
     waits: u64,
     is_broken: bool,
 }
 
 impl StreamInput {
-    /// What comes in the ring, whose pages hold whole blocks.
+    /// Creates the input of a ring whose pages contain whole blocks.
     pub fn new(config: InputConfig, ring: RingReader) -> Self {
         Self {
             position: ring.released(),
@@ -157,41 +157,41 @@ impl StreamInput {
         }
     }
 
-    /// The kind of its blocks.
+    /// Returns the format of its blocks.
     pub const fn format(&self) -> BlockFormat {
         self.format
     }
 
-    /// The ring, to arm its bell before a sleep.
+    /// Returns the ring, to arm its bell before a sleep.
     pub const fn ring_mut(&mut self) -> &mut RingReader {
         &mut self.ring
     }
 
-    /// What was counted.
+    /// Returns the counts.
     pub const fn counts(&self) -> StreamCounts {
         StreamCounts { chunks: *self.decoder.report(), bytes: self.position, waits: self.waits }
     }
 
-    /// Whether the card will say nothing more, and everything that it said was handed on.
+    /// Whether the card has ended and all of its output was passed on.
     pub fn is_ended(&self) -> bool {
         let is_closed = self.ring.is_closed() && self.undecoded() < self.format.block_bytes();
         self.cursor.is_none() && (self.is_broken || is_closed)
     }
 
-    /// Whether it stands still until a subscriber has room.
+    /// Whether it waits until a subscriber has room.
     pub const fn is_waiting(&self) -> bool {
         self.cursor.is_some()
     }
 
-    /// Whether the card waits for room although everything that it wrote was handed on: references to its memory are
-    /// still held.
+    /// Whether the card waits for room although all of its output was passed on: references to its memory are still
+    /// held.
     pub fn is_starved(&self) -> bool {
         self.cursor.is_none() && self.ring.is_full() && self.undecoded() < self.format.block_bytes()
     }
 
-    /// Takes what the card has written, as far as the router has room for it. Returns how much was done.
+    /// Passes on the output of the card, as far as the router has room for it. Returns the amount of work done.
     pub fn turn(&mut self, now: Instant, router: &mut Router) -> usize {
-        // A writer that says what cannot be is believed no more.
+        // A writer with an impossible state is no longer trusted.
         if self.is_broken || self.ring.poll().is_err() {
             self.is_broken = true;
             self.cursor = None;
@@ -223,7 +223,7 @@ impl StreamInput {
         taken > 0
     }
 
-    /// Hands the chunks of the batch on, until one must wait.
+    /// Passes on the chunks of the batch until one must wait.
     fn hand_on(&mut self, now: Instant, router: &mut Router) -> usize {
         let Some(mut cursor) = self.cursor else { return 0 };
         let batch = self.decoder.batch();
@@ -237,13 +237,13 @@ impl StreamInput {
         passed + 1
     }
 
-    /// Memory before the oldest open chunk may be written again, as soon as no reference to it is left.
+    /// Lets the memory before the oldest open chunk be overwritten as soon as no reference to it is left.
     fn done(&mut self) {
         let open = self.decoder.oldest_open().unwrap_or(u64::MAX);
         self.ring.done_to(self.position.min(open));
     }
 
-    /// An e-link that began a chunk a whole ring ago and did not go on must not keep what lies behind it.
+    /// Gives up the chunk of an e-link that began it a whole ring ago, so that it does not hold the memory behind it.
     fn free_what_stalls(&mut self) {
         if !self.is_starved() {
             return;
@@ -255,7 +255,7 @@ impl StreamInput {
     }
 }
 
-/// Packs what is sent to e-links into blocks. An e-link's encoder is made when something is sent to it for the first time.
+/// Packs data for e-links into blocks. An e-link's encoder is created at its first use.
 #[derive(Debug)]
 pub struct DownLink {
     format: BlockFormat,
@@ -265,12 +265,12 @@ pub struct DownLink {
 }
 
 impl DownLink {
-    /// Blocks of this kind, of which at most about so many bytes wait for the card.
+    /// Creates a packer for blocks of this format, of which at most about `most_bytes` bytes wait for the card.
     pub const fn new(format: BlockFormat, most_bytes: usize) -> Self {
         Self { format, encoders: BTreeMap::new(), blocks: Vec::new(), most_bytes }
     }
 
-    /// Bytes for an e-link, as one chunk. False where there is no room.
+    /// Adds bytes for an e-link, as one chunk. Returns false if there is no room.
     pub fn push(&mut self, elink: ELink, bytes: &[u8]) -> bool {
         if self.blocks.len() + bytes.len() > self.most_bytes {
             return false;
@@ -280,7 +280,7 @@ impl DownLink {
         true
     }
 
-    /// The blocks so far; partly filled ones are padded, for a command must not wait for the next one.
+    /// Returns the blocks so far. Partly filled ones are padded, since a command must not wait for the next one.
     pub fn blocks(&mut self) -> &[u8] {
         for encoder in self.encoders.values_mut() {
             encoder.flush(&mut self.blocks);
@@ -288,7 +288,7 @@ impl DownLink {
         &self.blocks
     }
 
-    /// The card has taken the first so many bytes.
+    /// Removes the first `bytes` bytes, which the card has taken.
     pub fn taken(&mut self, bytes: usize) {
         self.blocks.drain(..bytes.min(self.blocks.len()));
     }

@@ -1,4 +1,4 @@
-//! What waits for one subscriber: runs of chunks as the decoder describes them, and chunks that stand apart.
+//! The queue of one subscriber: runs of chunks as the decoder describes them, and separate chunks.
 //!
 //! ```text
 //!  runs     | block's items: 3 | apart: 1 | block's items: 2 | ...      a word for each block, not for each chunk
@@ -6,7 +6,7 @@
 //!  scattered, pieces    of the items that are scattered, in their order
 //!  apart    | a chunk with bytes of its own | ...                       copies, and what a rule chose chunk by chunk
 //! ```
-//! Where the bytes of a run lie is a position in the ring; [`Pages`] keeps the pages while any queue needs them.
+//! The bytes of a run are given by a position in the ring; [`Pages`] keeps the pages while any queue needs them.
 
 use super::RouterConfig;
 use crate::readout::felix::{ChunkBatch, Piece, Run, Scattered};
@@ -18,18 +18,18 @@ use ropewalk_wire::stream::{CHUNK_HEAD_BYTES, ChunkHead, MOST_CHUNKS, heads_byte
 use std::collections::{VecDeque, vec_deque};
 use std::ops::ControlFlow;
 
-/// Bytes for which there is room for one more piece, beside two for each chunk.
+/// Number of bytes per additional piece for which there is room, besides two pieces per chunk.
 const BYTES_OF_PIECE: u64 = 512;
 
-/// Some neighbours in the queue: items of one block, or chunks that stand apart.
+/// Adjacent entries of the queue: items of one block, or separate chunks.
 #[derive(Copy, Clone, Debug)]
 struct QueuedRun {
-    /// Where its batch begins.
+    /// The position of the beginning of its batch.
     position: u64,
-    /// It, or one behind it, needs the ring from here on; `u64::MAX` where none does.
+    /// The lowest position of the ring that this run, or one behind it, needs; `u64::MAX` if none does.
     needs_from: u64,
     since: Instant,
-    /// Of all its chunks.
+    /// Bytes of all its chunks.
     bytes: u64,
     count: u32,
     elink: ELink,
@@ -37,36 +37,36 @@ struct QueuedRun {
     is_apart: bool,
 }
 
-/// From where items come.
+/// The origin of items.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Origin<'a> {
     pub(super) batch: &'a ChunkBatch,
     pub(super) run: &'a Run,
-    /// What they need of the ring.
+    /// The lowest position of the ring that they need.
     pub(super) needs_from: u64,
     pub(super) now: Instant,
 }
 
-/// How much of a queue a message takes.
+/// Limits of a message.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct MessageLimits {
-    /// Its bytes, heads included.
+    /// The most bytes, including headers.
     pub(super) most_bytes: usize,
-    /// Bytes of its chunks, if there are several.
+    /// The most payload bytes, if there are several chunks.
     pub(super) most_payload: u64,
 }
 
-/// Chunks and their bytes.
+/// A number of chunks and their bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct Amount {
-    /// How many.
+    /// Number of chunks.
     pub chunks: u64,
-    /// Bytes of all of them.
+    /// Bytes of all chunks.
     pub bytes: u64,
 }
 
 impl Amount {
-    /// One chunk more.
+    /// Adds one chunk.
     #[inline]
     pub(super) const fn add(&mut self, bytes: u64) {
         self.chunks += 1;
@@ -106,22 +106,22 @@ impl Queue {
         }
     }
 
-    /// What waits.
+    /// Returns the amount that waits.
     pub(super) const fn amount(&self) -> Amount {
         self.amount
     }
 
-    /// Since when the oldest chunk waits.
+    /// Returns when the oldest chunk began to wait.
     pub(super) fn since(&self) -> Option<Instant> {
         Some(self.runs.front()?.since)
     }
 
-    /// From where on the ring is needed; `u64::MAX` if not at all.
+    /// Returns the lowest position of the ring that is needed; `u64::MAX` if none is.
     pub(super) fn needs_from(&self) -> u64 {
         self.runs.front().map_or(u64::MAX, |run| run.needs_from)
     }
 
-    /// A chunk with bytes of its own.
+    /// Appends a chunk with its own bytes.
     pub(super) fn push(&mut self, chunk: StreamChunk, since: Instant) {
         let bytes = u64::from(chunk.head.length);
         match self.runs.back_mut().filter(|run| run.is_apart && run.since == since) {
@@ -132,13 +132,13 @@ impl Queue {
         self.amount.add(bytes);
     }
 
-    /// Whether a scattered chunk of so many pieces can wait as it is.
+    /// Whether a scattered chunk of `pieces` pieces can wait as it is.
     pub(super) fn has_room_for_pieces(&self, pieces: u32) -> bool {
         self.pieces.len() + pieces as usize <= self.pieces.capacity()
             && self.scattered.len() < self.scattered.capacity()
     }
 
-    /// Items of a run that are all chunks; the first one may be scattered, and no other.
+    /// Appends items of a run that are all chunks; only the first one may be scattered.
     #[inline]
     pub(super) fn push_items(&mut self, from: Origin<'_>, items: &[SubChunk], bytes: u64) {
         if let Some(&first) = items.first().filter(|first| is_scattered(**first)) {
@@ -148,7 +148,7 @@ impl Queue {
         self.begin_run(from, items.len() as u32, bytes);
     }
 
-    /// One chunk more; neighbours of what came last, if they are of the same run.
+    /// Appends one chunk; it is merged with the last run if it is adjacent to it.
     pub(super) fn push_item(&mut self, from: Origin<'_>, item: SubChunk, bytes: u64, is_neighbour: bool) {
         if is_scattered(item) {
             self.push_pieces(from.batch, item);
@@ -172,7 +172,7 @@ impl Queue {
     #[inline]
     fn begin_run(&mut self, from: Origin<'_>, count: u32, bytes: u64) {
         let Origin { batch, run: &Run { elink, sequence, .. }, needs_from, now } = from;
-        // What the first run needs is to be the least of all.
+        // The first run's requirement must be the lowest.
         if self.runs.back().is_some_and(|last| last.needs_from > needs_from) {
             self.lower(needs_from);
         }
@@ -197,8 +197,8 @@ impl Queue {
         later.for_each(|run| run.needs_from = needs_from);
     }
 
-    /// Shows the oldest chunks one by one, as many as a message has, and takes those away that are accepted: all before
-    /// the first break.
+    /// Passes the oldest chunks to a callback one by one, as many as fit into a message. Removes the accepted ones,
+    /// before the first break.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -226,7 +226,7 @@ impl Queue {
         taken
     }
 
-    /// How many chunks of a run fit into a message behind the ones that were taken.
+    /// Returns how many chunks of a run fit into a message after the ones already taken.
     #[inline]
     fn fitting(&self, run: &QueuedRun, at: Places, mut taken: Amount, limits: MessageLimits) -> usize {
         let fits = |all: Amount| {
@@ -255,7 +255,7 @@ impl Queue {
         run.count as usize
     }
 
-    /// Shows so many chunks of a run, and says how many were accepted.
+    /// Passes this many chunks of a run to a callback. Returns how many were accepted.
     #[inline]
     fn show(
         &self,
@@ -302,11 +302,11 @@ impl Queue {
         seen
     }
 
-    /// Takes away what was accepted.
+    /// Removes the accepted chunks.
     #[inline]
     fn forget(&mut self, runs: usize, at: Places) {
         if runs == self.runs.len() {
-            // From the beginning again: the memory that is in the cache.
+            // Starts again at the beginning, in the memory that is in the cache.
             self.runs.clear();
             self.items.clear();
             self.scattered.clear();
@@ -321,7 +321,7 @@ impl Queue {
         self.apart.drain(..at.apart);
     }
 
-    /// Takes the oldest chunk.
+    /// Removes and returns the oldest chunk.
     pub(super) fn pop(&mut self, pages: &Pages) -> Option<StreamChunk> {
         let mut popped = None;
         let limits = MessageLimits { most_bytes: usize::MAX, most_payload: u64::MAX };
@@ -335,7 +335,8 @@ impl Queue {
         popped
     }
 
-    /// Copies what waits, so that it needs nothing of the ring; what cannot be copied is given to `lose`.
+    /// Copies the waiting chunks, so that they need nothing of the ring. Chunks that cannot be copied are passed to
+    /// `lose`.
     pub(super) fn relieve(
         &mut self,
         pages: &Pages,
@@ -345,7 +346,7 @@ impl Queue {
         if self.needs_from() == u64::MAX && self.apart.iter().all(|chunk| chunk.is_copy) {
             return;
         }
-        // Each goes from the front to the back, once: the order stays, and there is room.
+        // Each chunk moves from the front to the back once: the order stays the same, and there is room.
         for _ in 0..self.amount.chunks {
             let Some((since, mut chunk)) = self.since().and_then(|since| Some((since, self.pop(pages)?))) else {
                 return;
@@ -362,7 +363,7 @@ impl Queue {
     }
 }
 
-/// Chunks that stand apart.
+/// Returns a run of separate chunks.
 const fn apart(count: u32, bytes: u64, since: Instant) -> QueuedRun {
     let (elink, sequence) = (ELink::new(0), 0);
     QueuedRun { position: 0, needs_from: u64::MAX, since, bytes, count, elink, sequence, is_apart: true }
@@ -373,20 +374,20 @@ fn is_scattered(item: SubChunk) -> bool {
     Trailer(item.trailer).kind() == SubChunkType::Last
 }
 
-/// A chunk with bytes of its own: it keeps them wherever it goes.
+/// A chunk with its own bytes, which it keeps when it is moved.
 #[derive(Clone, Debug)]
 pub struct StreamChunk {
-    /// The header in front of it.
+    /// Its header.
     pub head: ChunkHead,
     /// Its event, for groups that share by event; 0 if no group does.
     pub event: u64,
-    /// Its bytes, where the card left them.
+    /// Its bytes, where the card wrote them.
     pub payload: Payload,
-    /// They lie elsewhere now: the card's memory is not held by them.
+    /// Whether the bytes are a copy, which does not hold the card's memory.
     pub is_copy: bool,
 }
 
-/// A chunk that waits. To look at its head touches none of its bytes.
+/// A waiting chunk. Reading its header does not touch its bytes.
 #[derive(Clone, Debug)]
 pub struct QueuedChunk<'a>(Kind<'a>);
 
@@ -394,14 +395,14 @@ pub struct QueuedChunk<'a>(Kind<'a>);
 pub(super) enum Kind<'a> {
     /// One piece in the ring.
     Short { head: ChunkHead, piece: Piece, pages: &'a Pages },
-    /// Several.
+    /// Several pieces in the ring.
     Scattered { head: ChunkHead, pieces: vec_deque::Iter<'a, Piece>, pages: &'a Pages },
-    /// It has bytes of its own.
+    /// A chunk with its own bytes.
     Apart(&'a StreamChunk),
 }
 
 impl QueuedChunk<'_> {
-    /// The header in front of it.
+    /// Returns its header.
     #[inline]
     pub const fn head(&self) -> ChunkHead {
         match &self.0 {
@@ -416,7 +417,7 @@ impl QueuedChunk<'_> {
         matches!(&self.0, Kind::Apart(chunk) if chunk.is_copy)
     }
 
-    /// Its bytes in order, piece by piece, where they lie.
+    /// Passes its bytes in order, piece by piece, to a callback, without a copy.
     pub fn for_each_piece(&self, mut tell: impl FnMut(&[u8])) {
         match &self.0 {
             Kind::Short { piece, pages, .. } => tell(pages.bytes(piece.position, piece.length)),
@@ -427,12 +428,12 @@ impl QueuedChunk<'_> {
         }
     }
 
-    /// Appends its bytes by reference; they stay where they are as long as any of the slices.
+    /// Appends its bytes by reference. They are kept as long as any of the slices.
     pub fn append_slices(&self, into: &mut Vec<Slice>) {
         self.slices(|slice| into.push(slice));
     }
 
-    /// The chunk with references of its own.
+    /// Returns the chunk with its own references.
     pub fn to_stream_chunk(&self) -> StreamChunk {
         if let Kind::Apart(chunk) = self.0 {
             return chunk.clone();
@@ -456,32 +457,32 @@ impl QueuedChunk<'_> {
     }
 }
 
-/// For so many pages there is room from the start: a ring of a gigabyte.
+/// Number of pages for which there is room from the start: a ring of a gigabyte.
 const USUAL_PAGES: usize = 16 << 10;
-/// Chunks that began more pages ago are held one by one: to hold all pages from there on would cost more.
+/// Chunks that began more pages ago are held one by one, since holding all pages from there on would cost more.
 const PAGES_BACK: u64 = 64;
 
-/// A page, or as much of it as was lent.
+/// A page, or the part of it that was lent.
 #[derive(Debug)]
 struct Held {
-    /// Where the page begins.
+    /// The position of the beginning of the page.
     start: u64,
     slice: Slice,
 }
 
-/// One slice of each page that chunks in any queue lie in: a reference for a page, not for a chunk. A waiting queue
-/// gives only its first position; for a ring's pages come home in their order, and one that is needed keeps all behind
-/// it anyway.
+/// One slice of each page that contains chunks of any queue: one reference per page instead of one per chunk. A waiting
+/// queue provides only its first position. That suffices, since a ring's pages are returned in order, and a needed page
+/// keeps all behind it.
 #[derive(Debug)]
 pub(super) struct Pages {
-    /// Whose pages they are: the first ring from which a batch came.
+    /// The owner of the pages: the first ring from which a batch came.
     ring: Option<PoolId>,
     page_bytes: u64,
-    /// In the order of the ring.
+    /// The held pages, in the order of the ring.
     held: VecDeque<Held>,
-    /// From here to `end` nothing is missing.
+    /// From this position up to `end` all pages are held.
     tail: u64,
-    /// Up to where the last page was lent.
+    /// The position up to which the last page was lent.
     end: u64,
 }
 
@@ -490,7 +491,7 @@ impl Pages {
         Self { ring: None, page_bytes: 1, held: VecDeque::with_capacity(USUAL_PAGES), tail: 0, end: 0 }
     }
 
-    /// Whether positions of this ring are meant here: those of another one have no pages here.
+    /// Whether positions refer to this ring; those of another ring have no pages here.
     pub(super) fn are_of(&mut self, ring: &RingReader) -> bool {
         if self.held.is_empty() {
             (self.ring, self.page_bytes) = (Some(ring.id()), ring.page_bytes());
@@ -498,15 +499,14 @@ impl Pages {
         self.ring == Some(ring.id())
     }
 
-    /// Holds what lies from `needs_from`, or as much of it as pays, up to `end`; a batch, of which the reader is not done
-    /// with anything, begins at `position`. Returns from where on nothing that it
-    /// needs is missing.
+    /// Holds the pages from `needs_from`, or as many as are worthwhile, up to `end`. The batch begins at `position`;
+    /// the reader is not done with any of it. Returns the position from which on all needed pages are held.
     pub(super) fn hold(&mut self, ring: &mut RingReader, needs_from: u64, position: u64, end: u64) -> u64 {
         let page = self.page_bytes;
         let from = needs_from.max(position.saturating_sub(PAGES_BACK * page)) / page * page;
         let from = from.max(ring.done());
         if self.held.is_empty() || self.end < ring.done() {
-            // What came since was needed by no queue, and the reader is done with it.
+            // No queue needed the pages since then, and the reader is done with them.
             (self.tail, self.end) = (from, from);
         }
         while self.tail > from && self.held.front().is_some_and(|first| first.start == self.tail) {
@@ -526,7 +526,7 @@ impl Pages {
         self.tail.max(needs_from)
     }
 
-    /// Releases everything before this position.
+    /// Releases all pages before this position.
     pub(super) fn release_before(&mut self, position: u64) {
         while self.held.front().is_some_and(|first| position >= first.start + self.page_bytes) {
             self.held.pop_front();
@@ -536,13 +536,13 @@ impl Pages {
         }
     }
 
-    /// The bytes of a piece that is held.
+    /// Returns the bytes of a held piece.
     pub(super) fn bytes(&self, position: u64, length: u32) -> &[u8] {
         let (slice, offset) = self.find(position);
         &slice[offset..][..length as usize]
     }
 
-    /// The same, with a reference of its own.
+    /// Returns the same with its own reference.
     fn slice(&self, position: u64, length: u32) -> Slice {
         let (slice, offset) = self.find(position);
         let mut slice = slice.clone();

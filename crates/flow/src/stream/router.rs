@@ -1,4 +1,4 @@
-//! The router: which subscribers get a chunk, and how a decoded batch goes to their queues.
+//! The router: selects the subscribers of a chunk, and distributes decoded batches to their queues.
 
 use super::queue::{Amount, MessageLimits, Origin, Pages, QueuedChunk};
 use super::subscriber::{Lot, Subscriber};
@@ -11,27 +11,27 @@ use ropewalk_wire::felix::{ELINKS, ELink, Status, SubChunk};
 use ropewalk_wire::stream::{Balance, ChunkHead, Policy, Share, Subscribe};
 use std::ops::ControlFlow;
 
-/// The most subscribers of a router: a set of them is a word of 64 bits.
+/// The most subscribers of a router: a set of them is a 64-bit word.
 pub const MOST_SUBSCRIBERS: usize = 64;
 
-/// A subscriber, from when it joins to when it leaves.
+/// Identifies a subscriber from joining to leaving.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SubscriberId {
     index: u8,
-    /// How often the place was given before.
+    /// How often the place was assigned before.
     life: u32,
 }
 
-/// Why a subscription is refused.
+/// The reason why a subscription is refused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubscribeError {
-    /// There are as many subscribers as there may be.
+    /// The router has the most subscribers that it accepts.
     #[error("there are as many subscribers as this router takes")]
     Full,
     /// The members of a group must share in the same way.
     #[error("another member of the group shares it in another way")]
     Share,
-    /// It has left.
+    /// The subscriber has left.
     #[error("the subscriber has left")]
     Left,
 }
@@ -42,36 +42,36 @@ struct Place {
     life: u32,
 }
 
-/// Hands chunks to subscribers' queues. Allocates only when a subscriber joins, and when a member of a group
-/// takes over what another one left.
+/// Passes chunks to subscribers' queues. It allocates only when a subscriber joins, and when a member of a group takes
+/// over the chunks of another one.
 #[derive(Debug)]
 pub struct Router {
     pub(super) config: RouterConfig,
     places: Vec<Place>,
-    /// By e-link: the set of subscribers that asked for it.
+    /// For each e-link, the set of its subscribers.
     pub(super) wanted: Box<[u64]>,
     /// The set of subscribers that share with others.
     sharing: u64,
-    /// The set of subscribers that asked for anything: to look for them in `wanted` would cost 16 KiB of memory a turn.
+    /// The set of subscribers with any subscription: a search in `wanted` would read 16 KiB of memory per turn.
     asking: u64,
-    /// What queues need of the ring.
+    /// The pages of the ring that the queues need.
     pub(super) pages: Pages,
-    /// The member that got a group's last chunk stands at the place of the group's first member.
+    /// The member that got a group's last chunk, at the index of the group's first member.
     last: [u8; MOST_SUBSCRIBERS],
-    /// Where [`Self::poll`] goes on, so that none starves.
+    /// Where [`Self::poll`] continues, so that no subscriber starves.
     next: usize,
     finishing: bool,
-    /// At least one group shares by event: the event of each chunk must be known.
+    /// Whether at least one group shares by event, so that the event of each chunk must be known.
     shares_by_event: bool,
-    /// Chunks that came, unwanted ones included.
+    /// Number of received chunks, including unwanted ones.
     pub(super) received: u64,
     pub(super) unwanted: u64,
-    /// The accounts of subscribers that left.
+    /// The sum of the accounts of subscribers that left.
     past: SubscriberAccount,
 }
 
 impl Router {
-    /// A router without subscribers.
+    /// Creates a router without subscribers.
     pub fn new(config: RouterConfig) -> Self {
         let config = RouterConfig { subscribers: config.subscribers.min(MOST_SUBSCRIBERS), ..config };
         Self {
@@ -91,7 +91,7 @@ impl Router {
         }
     }
 
-    /// A subscriber joins, and has asked for nothing yet.
+    /// Adds a subscriber, without a subscription.
     ///
     /// # Errors
     /// [`SubscribeError::Full`].
@@ -102,10 +102,10 @@ impl Router {
         Ok(SubscriberId { index: index as u8, life: place.life })
     }
 
-    /// What a subscriber wants from now on, in the place of what it wanted before. Returns how many e-links.
+    /// Replaces the subscription of a subscriber. Returns its number of e-links.
     ///
     /// # Errors
-    /// [`SubscribeError::Share`], and nothing changes.
+    /// [`SubscribeError::Share`]; nothing changes then.
     pub fn subscribe(&mut self, id: SubscriberId, wanted: &Subscribe) -> Result<u16, SubscribeError> {
         if let Share::Group(group, _) = wanted.share {
             let others = self.subscribers().filter(|&(index, _)| index != usize::from(id.index));
@@ -136,7 +136,7 @@ impl Router {
         Ok(elinks)
     }
 
-    /// A subscriber wants nothing any more.
+    /// Removes the subscription of a subscriber.
     fn forget_wishes(&mut self, id: SubscriberId) {
         let bit = 1 << id.index;
         let elinks = self.at(usize::from(id.index)).elinks.clone();
@@ -145,7 +145,7 @@ impl Router {
         self.asking &= !bit;
     }
 
-    /// A subscriber has gone. What waits for it goes to others of its group, where there are any. Returns its account.
+    /// Removes a subscriber. Its waiting chunks go to others of its group, if there are any. Returns its account.
     pub fn leave(&mut self, id: SubscriberId, now: Instant) -> SubscriberAccount {
         if self.subscriber(id).is_none() {
             return SubscriberAccount::default();
@@ -172,10 +172,10 @@ impl Router {
         account
     }
 
-    /// A chunk came: it waits for all subscribers that should get it.
+    /// Queues a chunk for all its subscribers.
     ///
     /// # Errors
-    /// The chunk comes back, and nothing changes, if a subscriber that must not miss it has no room.
+    /// Returns the chunk, and changes nothing, if a subscriber that must not miss it has no room.
     pub fn offer(&mut self, chunk: StreamChunk, now: Instant) -> Result<(), StreamChunk> {
         let set = self.wanted[chunk.head.elink.index()];
         let Some(takers) = self.choose(set, &chunk) else { return Err(chunk) };
@@ -189,7 +189,8 @@ impl Router {
             self.remember(set, index);
             let subscriber = self.at(index);
             if subscriber.takes_next() {
-                // The last one gets the chunk itself: most chunks have one taker, and need no further reference.
+                // The last subscriber gets the chunk itself: most chunks have one subscriber, and need no further
+                // reference.
                 if left == 0 {
                     subscriber.offer(chunk, now, &config);
                     break;
@@ -202,8 +203,8 @@ impl Router {
         Ok(())
     }
 
-    /// Chooses the subscribers of a chunk: all that do not share, and one of each group. `None` if one must be waited
-    /// for.
+    /// Selects the subscribers of a chunk: all that do not share, and one of each group. Returns `None` if one of them
+    /// must be waited for.
     fn choose(&self, set: u64, chunk: &StreamChunk) -> Option<u64> {
         let (mut left, mut takers) = (set, 0);
         let bytes = u64::from(chunk.head.length);
@@ -222,7 +223,7 @@ impl Router {
         Some(takers)
     }
 
-    /// The members of the group among these.
+    /// Returns the members of the group in a set.
     fn members(&self, set: u64, share: Share) -> u64 {
         let Share::Group(..) = share else { return 0 };
         let is_member =
@@ -230,7 +231,7 @@ impl Router {
         self.subscribers().filter(is_member).fold(0, |members, (index, _)| members | 1 << index)
     }
 
-    /// Picks the member that gets the chunk; `None` without members.
+    /// Selects the member that gets the chunk; `None` without members.
     fn pick(&self, members: u64, share: Share, chunk: &StreamChunk) -> Option<usize> {
         if members == 0 {
             return None;
@@ -239,7 +240,7 @@ impl Router {
             Share::Alone => Some(members.trailing_zeros() as usize),
             Share::Group(_, Balance::RoundRobin) => {
                 let last = u32::from(self.last[members.trailing_zeros() as usize]);
-                // Those behind the last one come first.
+                // Members after the last one come first.
                 let order = members.rotate_right((last + 1) & 63);
                 let bytes = u64::from(chunk.head.length);
                 let places = (0..64).filter(|bit| order >> bit & 1 == 1).map(|bit| (bit + last as usize + 1) & 63);
@@ -249,14 +250,14 @@ impl Router {
                 places.clone().find(has_room).or_else(|| places.clone().next())
             }
             Share::Group(_, Balance::ByEvent) => {
-                // The member with the highest draw: if one goes, only its own events find another one.
+                // The member with the highest hash wins: if a member leaves, only its own events move to another one.
                 let members = (0..64).filter(|index| members >> index & 1 == 1);
                 members.max_by_key(|&index| mixed(chunk.event, index as u64))
             }
         }
     }
 
-    /// Remembers which member got the last chunk of a group that shares by turns.
+    /// Remembers the member that got the last chunk of a group that shares by turns.
     fn remember(&mut self, set: u64, index: usize) {
         let Some(Share::Group(group, Balance::RoundRobin)) =
             self.places[index].subscriber.as_ref().map(|one| one.share)
@@ -267,7 +268,7 @@ impl Router {
         self.last[members.trailing_zeros() as usize & 63] = index as u8;
     }
 
-    /// The next subscriber for which a message should be sent now.
+    /// Returns the next subscriber to which a message should be sent now.
     pub fn poll(&mut self, now: Instant) -> Option<SubscriberId> {
         let count = self.places.len();
         for step in 0..count {
@@ -282,13 +283,14 @@ impl Router {
         None
     }
 
-    /// When [`Self::poll`] returns a subscriber even if nothing happens.
+    /// Returns when [`Self::poll`] will return a subscriber even without input.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.subscribers().filter_map(|(_, subscriber)| subscriber.deadline(&self.config)).min()
     }
 
-    /// Shows the chunks of the next message of at most so many bytes, heads included, and counts those as sent that are
-    /// accepted: all before the first break. Returns how many. Where none is, nothing is due before [`Self::unblock`].
+    /// Passes the chunks of the next message, of at most `most_bytes` bytes including headers, to a callback. The
+    /// accepted ones, before the first break, are counted as sent. Returns their number. If it is zero, nothing is due
+    /// before [`Self::unblock`].
     #[inline]
     pub fn take_each(
         &mut self,
@@ -304,7 +306,7 @@ impl Router {
         taken as usize
     }
 
-    /// The same, with references of their own.
+    /// Takes the same chunks, each with its own reference.
     pub fn take(&mut self, id: SubscriberId, most_bytes: usize, out: &mut Vec<StreamChunk>) {
         self.take_each(id, most_bytes, |chunk| {
             out.push(chunk.to_stream_chunk());
@@ -312,20 +314,20 @@ impl Router {
         });
     }
 
-    /// What waits for a subscriber.
+    /// Returns the amount that waits for a subscriber.
     pub fn queued(&self, id: SubscriberId) -> Amount {
         let place = self.places.get(usize::from(id.index)).filter(|place| place.life == id.life);
         place.and_then(|place| place.subscriber.as_ref()).map_or_else(Amount::default, |one| one.queue.amount())
     }
 
-    /// Whether it may lose chunks: then it must not hold the card's memory either, in its queue or in its transport.
+    /// Whether it may lose chunks. It then must not hold the card's memory, neither in its queue nor in its transport.
     pub fn may_lose(&self, id: SubscriberId) -> bool {
         let place = self.places.get(usize::from(id.index)).filter(|place| place.life == id.life);
         place.and_then(|place| place.subscriber.as_ref()).is_some_and(|one| one.policy == Policy::Drop)
     }
 
-    /// The card has no room because of what waits: what waits for a subscriber that may lose chunks is copied, or
-    /// dropped where there is no room for a copy.
+    /// Frees the card's memory when it has no room: the chunks that wait for a subscriber that may lose chunks are
+    /// copied, or dropped if there is no room for a copy.
     pub fn relieve(&mut self, id: SubscriberId, copy: impl FnMut(&Payload) -> Option<Payload>) {
         let may_lose = |one: &Subscriber| one.policy == Policy::Drop;
         if let Some((subscriber, pages)) = self.subscriber_and_pages(id).filter(|(one, _)| may_lose(one)) {
@@ -334,7 +336,7 @@ impl Router {
         }
     }
 
-    /// The oldest chunk that waits can never be sent: it is dropped.
+    /// Drops the oldest waiting chunk, which can never be sent.
     pub fn drop_oldest(&mut self, id: SubscriberId) {
         if let Some((subscriber, pages)) = self.subscriber_and_pages(id) {
             subscriber.drop_oldest(pages);
@@ -342,14 +344,14 @@ impl Router {
         }
     }
 
-    /// The transport has room again.
+    /// Notes that the transport has room again.
     pub fn unblock(&mut self, id: SubscriberId) {
         if let Some(subscriber) = self.subscriber(id) {
             subscriber.is_blocked = false;
         }
     }
 
-    /// Nothing more comes: nothing waits for more.
+    /// Ends the input: chunks no longer wait for more.
     pub const fn finish(&mut self) {
         self.finishing = true;
     }
@@ -359,30 +361,30 @@ impl Router {
         self.subscribers().all(|(_, subscriber)| subscriber.account().queued == 0)
     }
 
-    /// The account of a subscriber that is there.
+    /// Returns the account of a present subscriber.
     pub fn account(&self, id: SubscriberId) -> Option<SubscriberAccount> {
         let place = self.places.get(usize::from(id.index)).filter(|place| place.life == id.life)?;
         place.subscriber.as_ref().map(Subscriber::account)
     }
 
-    /// The sum of all accounts, including the subscribers that left.
+    /// Returns the sum of all accounts, including those of subscribers that left.
     pub fn total(&self) -> SubscriberAccount {
         let mut total = self.past;
         self.subscribers().for_each(|(_, subscriber)| total.merge(&subscriber.account()));
         total
     }
 
-    /// Chunks that came, and how many of them no subscriber wanted.
+    /// Returns the number of received chunks, and of those that no subscriber wanted.
     pub const fn received(&self) -> (u64, u64) {
         (self.received, self.unwanted)
     }
 
-    /// How many subscribers there are.
+    /// Returns the number of subscribers.
     pub fn subscriber_count(&self) -> usize {
         self.subscribers().count()
     }
 
-    /// How many subscribers want something.
+    /// Returns the number of subscribers with a subscription.
     pub const fn listeners(&self) -> u32 {
         self.asking.count_ones()
     }
@@ -392,7 +394,7 @@ impl Router {
         self.wanted[elink.index()] != 0
     }
 
-    /// Whether any group shares by event. To look for the number costs a cache line of each chunk.
+    /// Whether any group shares by event. Reading the event number costs one cache line per chunk.
     pub const fn shares_by_event(&self) -> bool {
         self.shares_by_event
     }
@@ -411,7 +413,7 @@ impl Router {
         Some((place.subscriber.as_mut()?, &self.pages))
     }
 
-    /// Lets the ring have what no queue needs any more.
+    /// Releases the pages of the ring that no queue needs any more.
     fn release_pages(&mut self) {
         let needs_from = self.subscribers().map(|(_, subscriber)| subscriber.needs_from()).min();
         self.pages.release_before(needs_from.unwrap_or(u64::MAX));
@@ -422,7 +424,7 @@ impl Router {
     }
 }
 
-/// The draw of a member for an event.
+/// Returns the hash of a member for an event.
 const fn mixed(event: u64, member: u64) -> u64 {
     let mut word = event ^ (member + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -430,40 +432,41 @@ const fn mixed(event: u64, member: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// How far a consumer came with a batch: the next item that it has not seen. Each consumer of a batch has its own.
+/// The progress of a consumer in a batch: the next item that it has not seen. Each consumer of a batch has its own.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct BatchCursor {
-    /// Its run.
+    /// The run.
     pub run: usize,
-    /// Its place in the run.
+    /// The index in the run.
     pub item: usize,
 }
 
 impl BatchCursor {
-    /// Whether nothing of the batch is left.
+    /// Whether the whole batch was consumed.
     pub fn is_at_end(self, batch: &ChunkBatch) -> bool {
         self.run >= batch.runs().len()
     }
 }
 
 impl Router {
-    /// Hands a batch on from where `cursor` stands, in the order of its runs, until all of it is with its subscribers
-    /// or one of them must be waited for: the cursor says where. Returns how many chunks and signals were passed.
-    /// Subscribers get slices of `ring`, in which the batch lies; the event's number is looked for by `rules` where a
+    /// Passes on a batch from `cursor`, in the order of its runs, until all of it is with its subscribers or one of
+    /// them must be waited for; the cursor is advanced accordingly. Returns the number of chunks and signals that were
+    /// passed. Subscribers get slices of `ring`, which contains the batch. The event number is read by `rules` if a
     /// group needs it.
     ///
-    /// The batch is only read, and the router keeps what it needs of it: so the same batch can be consumed by others as
-    /// well, each with a cursor of its own and in any order (a readout unit takes its fragments by
-    /// [`CardInput`](crate::readout::felix::CardInput)). The owner of decoder and ring does, for each batch:
+    /// The batch is only read, and the router keeps what it needs of it. Other consumers can therefore read the same
+    /// batch, each with its own cursor and in any order (a readout unit takes its fragments by
+    /// [`CardInput`](crate::readout::felix::CardInput)). The owner of decoder and ring does the following for each
+    /// batch:
     ///
     /// ```text
     ///  decode                   a new batch; every consumer's cursor is BatchCursor::default()
     ///  consumer, router.route   each as far as it has room, in this turn or in later ones
     ///  all cursors at the end:  ring.done_to(end of the batch, or the oldest open chunk), and the next batch
     /// ```
-    /// `done_to` and the next `decode` must wait for the slowest consumer, for the ring lends slices only of what it is not
-    /// done with. A subscriber without back-pressure is never waited for; [`Self::relieve`] is called when the card has
-    /// no room left, so that what waits for such a subscriber holds none of the ring.
+    /// `done_to` and the next `decode` must wait for the slowest consumer, since the ring lends slices only of memory
+    /// that it is not done with. A subscriber without back-pressure is never waited for; [`Self::relieve`] is called
+    /// when the card has no room left, so that the waiting chunks of such a subscriber hold no memory of the ring.
     pub fn route(
         &mut self,
         batch: &ChunkBatch,
@@ -491,18 +494,18 @@ impl Router {
             }
             *cursor = BatchCursor { run: cursor.run + 1, item: 0 };
         }
-        // What was held and is in no queue, for it was dropped, or passed over.
+        // Pages that were held and are in no queue, since their chunks were dropped or left out.
         self.release_pages();
         passed
     }
 
-    /// Holds what the batch needs of the ring. Returns from where on nothing is missing.
+    /// Holds the pages of the ring that the batch needs. Returns the position from which on all are held.
     fn hold(&mut self, batch: &ChunkBatch, ring: &mut RingReader) -> u64 {
         self.pages.hold(ring, batch.needs_from(), batch.position(), batch.end())
     }
 
-    /// Routes items of a run to subscribers that do not share: they do not affect each other, except that
-    /// all wait for one that must not miss any. Returns how many items were taken.
+    /// Routes items of a run to subscribers that do not share. They do not affect each other, except that all wait for
+    /// a subscriber that must not miss any. Returns the number of items taken.
     fn route_run(&mut self, set: u64, lot: Lot<'_>, ring: &mut RingReader) -> usize {
         let (config, mut taken, mut left) = (self.config, lot.items.len(), set);
         while left != 0 {
@@ -524,7 +527,7 @@ impl Router {
         taken
     }
 
-    /// The same, chunk by chunk, each as the rules of groups choose.
+    /// Does the same chunk by chunk, as the rules of groups require.
     fn route_chunks(
         &mut self,
         batch: &ChunkBatch,
@@ -544,7 +547,7 @@ impl Router {
     }
 }
 
-/// A chunk for the router; `None` for a signal. An unwanted chunk is only counted and needs no bytes.
+/// Returns a chunk for the router; `None` for a signal. An unwanted chunk is only counted and needs no bytes.
 #[inline]
 pub(super) fn chunk(
     chunk: Chunk<'_>,

@@ -1,4 +1,4 @@
-//! One subscriber: what it asked for, and what waits for it.
+//! One subscriber: its subscription and its queue.
 
 use super::queue::{Amount, MessageLimits, Origin, Pages, Queue, QueuedChunk};
 use super::router::chunk;
@@ -15,13 +15,13 @@ use std::ops::{ControlFlow, Range};
 pub(super) struct Subscriber {
     pub(super) policy: Policy,
     pub(super) share: Share,
-    /// All e-links that it asked for lie among these.
+    /// A range that contains all its e-links.
     pub(super) elinks: Range<usize>,
     pub(super) one_in: u32,
-    /// How many chunks of its e-links came since the last one that it got.
+    /// Number of chunks of its e-links since the last one that it got.
     pub(super) passed: u32,
     pub(super) queue: Queue,
-    /// The transport has no room: nothing is due before it says that it has.
+    /// Whether the transport has no room. Nothing is due until it reports room.
     pub(super) is_blocked: bool,
     pub(super) account: SubscriberAccount,
 }
@@ -40,7 +40,7 @@ impl Subscriber {
         }
     }
 
-    /// Takes over what it asks for now; what waits stays.
+    /// Replaces its subscription. Waiting chunks stay.
     pub(super) fn ask(&mut self, wanted: &Subscribe) {
         (self.policy, self.share, self.one_in, self.passed) = (wanted.policy, wanted.share, wanted.one_in.max(1), 0);
         let first = wanted.ranges.iter().map(|range| range.first.index()).min();
@@ -48,7 +48,7 @@ impl Subscriber {
         self.elinks = first.unwrap_or(0)..last.map_or(0, |last| last + 1);
     }
 
-    /// Whether there is room for a chunk of these many bytes.
+    /// Whether there is room for a chunk of `bytes` bytes.
     pub(super) fn has_room(&self, bytes: u64, config: &RouterConfig) -> bool {
         config.has_room(self.queue.amount(), bytes)
     }
@@ -65,18 +65,18 @@ impl Subscriber {
         self.passed + 1 >= self.one_in
     }
 
-    /// Whether the next chunk of these many bytes makes the input wait.
+    /// Whether the next chunk of `bytes` bytes makes the input wait.
     pub(super) fn must_wait(&self, bytes: u64, config: &RouterConfig) -> bool {
         self.policy == Policy::BackPressure && self.takes_next() && !self.has_room(bytes, config)
     }
 
-    /// The sample passes a chunk over.
+    /// Notes that the sample leaves out a chunk.
     pub(super) const fn pass_over(&mut self) {
         self.passed += 1;
         self.account.passed_over += 1;
     }
 
-    /// A chunk is meant for it: it waits, or is dropped where there is no room.
+    /// Queues a chunk for the subscriber, or drops it if there is no room.
     pub(super) fn offer(&mut self, chunk: StreamChunk, now: Instant, config: &RouterConfig) {
         self.passed = 0;
         self.account.offered += 1;
@@ -87,7 +87,7 @@ impl Subscriber {
         }
     }
 
-    /// Takes over a chunk of a member that went, whether there is room or not: the room was its own.
+    /// Takes over a chunk of a member that left, even without room.
     pub(super) fn take_over(&mut self, chunk: StreamChunk, now: Instant, config: &RouterConfig) {
         self.account.offered += 1;
         if self.policy == Policy::BackPressure || self.has_room(u64::from(chunk.head.length), config) {
@@ -101,13 +101,13 @@ impl Subscriber {
         self.drop_bytes(u64::from(chunk.head.length), cause);
     }
 
-    /// A chunk of these many bytes is dropped.
+    /// Drops a chunk of `bytes` bytes.
     fn drop_bytes(&mut self, bytes: u64, cause: Cause) {
         self.account.dropped.add(cause, 1);
         self.account.dropped_bytes += bytes;
     }
 
-    /// Whether something should be sent now.
+    /// Whether a message should be sent now.
     pub(super) fn is_due(&self, now: Instant, config: &RouterConfig, at_once: bool) -> bool {
         let Some(since) = self.queue.since() else { return false };
         let queued = self.queue.amount();
@@ -115,18 +115,18 @@ impl Subscriber {
         !self.is_blocked && (at_once || is_much || now >= since.after(config.coalesce_time))
     }
 
-    /// When what waits must be sent although it is little.
+    /// Returns when the waiting chunks must be sent even if they are few.
     pub(super) fn deadline(&self, config: &RouterConfig) -> Option<Instant> {
         let since = self.queue.since().filter(|_| !self.is_blocked)?;
         Some(since.after(config.coalesce_time))
     }
 
-    /// From where on it needs the ring; `u64::MAX` if not at all.
+    /// Returns the lowest position of the ring that it needs; `u64::MAX` if none.
     pub(super) fn needs_from(&self) -> u64 {
         self.queue.needs_from()
     }
 
-    /// Shows the oldest chunks for a message, and counts those as sent that are accepted. Returns how many.
+    /// Passes the oldest chunks of a message to a callback, and counts the accepted ones as sent. Returns their number.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -140,7 +140,7 @@ impl Subscriber {
         taken.chunks
     }
 
-    /// Copies what waits, so that it holds no memory of the card; what cannot be copied is dropped.
+    /// Copies the waiting chunks, so that they hold no memory of the card. Chunks that cannot be copied are dropped.
     pub(super) fn relieve(&mut self, pages: &Pages, copy: impl FnMut(&Payload) -> Option<Payload>) {
         let account = &mut self.account;
         self.queue.relieve(pages, copy, |chunk| {
@@ -155,17 +155,17 @@ impl Subscriber {
         }
     }
 
-    /// It leaves: takes the next waiting chunk, which another member may get.
+    /// Takes the next waiting chunk of a leaving subscriber, which another member may get.
     pub(super) fn pop(&mut self, pages: &Pages) -> Option<StreamChunk> {
         self.queue.pop(pages)
     }
 
-    /// Another member has taken over a chunk that it left.
+    /// Notes that another member has taken over one of its chunks.
     pub(super) const fn count_moved(&mut self) {
         self.account.moved += 1;
     }
 
-    /// No member takes over a chunk that it left.
+    /// Notes that no member takes over this chunk.
     pub(super) fn count_lost(&mut self, chunk: &StreamChunk) {
         self.drop_chunk(chunk, Cause::Disconnected);
     }
@@ -175,21 +175,21 @@ impl Subscriber {
     }
 }
 
-/// Some items of a run, and what they are together.
+/// Some items of a run, and their sum.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Lot<'a> {
     pub(super) origin: Origin<'a>,
     pub(super) items: &'a [SubChunk],
-    /// The chunks among them.
+    /// The amount of the chunks among them.
     pub(super) amount: Amount,
-    /// Whether they can wait as they are: nothing but short chunks, the first of which may be scattered.
+    /// Whether they can wait as they are: all are short chunks, except that the first one may be scattered.
     is_plain: bool,
-    /// Pieces of the first one.
+    /// Number of pieces of the first one.
     pieces: u32,
 }
 
 impl<'a> Lot<'a> {
-    /// These items of a run, what of them is scattered as far as it is held.
+    /// Creates a lot of these items of a run, with their scattered chunks as far as they are held.
     #[inline]
     pub(super) fn new(origin: Origin<'a>, items: &'a [SubChunk]) -> Self {
         let mut lot = Self { origin, items, amount: Amount::default(), is_plain: true, pieces: 0 };
@@ -216,13 +216,13 @@ impl<'a> Lot<'a> {
         lot
     }
 
-    /// The first of them.
+    /// Returns the first of them.
     #[cold]
     pub(super) fn first(&self, count: usize) -> Self {
         Self { items: &self.items[..count], ..*self }.counted()
     }
 
-    /// What they are, item by item.
+    /// Sums them item by item.
     #[cold]
     fn counted(mut self) -> Self {
         let mut amount = Amount::default();
@@ -233,7 +233,7 @@ impl<'a> Lot<'a> {
         self
     }
 
-    /// Bytes of a chunk; `None` for a signal.
+    /// Returns the bytes of a chunk; `None` for a signal.
     fn bytes(&self, item: SubChunk) -> Option<u64> {
         match Trailer(item.trailer).kind() {
             SubChunkType::OutOfBand => None,
@@ -248,7 +248,7 @@ impl<'a> Lot<'a> {
         is_scattered.then(|| &self.origin.batch.scattered()[item.offset as usize])
     }
 
-    /// Whether all pieces lie in pages that are held.
+    /// Whether all pieces lie in held pages.
     #[inline]
     fn is_held(&self, scattered: &Scattered) -> bool {
         let first = self.origin.batch.pieces(scattered).first();
@@ -257,7 +257,7 @@ impl<'a> Lot<'a> {
 }
 
 impl Subscriber {
-    /// How many of the items come before the one that it must not miss and has no room for.
+    /// Returns the number of items before the first one that it must not miss and has no room for.
     pub(super) fn takes_without_waiting(&self, lot: &Lot<'_>, config: &RouterConfig) -> usize {
         if self.has_room_for(lot.amount, config) {
             return lot.items.len();
@@ -279,7 +279,7 @@ impl Subscriber {
         lot.items.iter().position(&mut waits).unwrap_or(lot.items.len())
     }
 
-    /// All items of the lot are meant for it.
+    /// Offers all items of the lot to the subscriber.
     #[inline]
     pub(super) fn offer_lot(&mut self, lot: &Lot<'_>, ring: &mut RingReader, config: &RouterConfig) {
         let is_whole = lot.is_plain && self.one_in == 1 && self.has_room_for(lot.amount, config);
@@ -291,7 +291,7 @@ impl Subscriber {
         }
     }
 
-    /// Some are passed over, dropped, or stand apart in its queue.
+    /// Offers the items one by one: some are left out, dropped, or queued as separate chunks.
     fn offer_parts(&mut self, lot: &Lot<'_>, ring: &mut RingReader, config: &RouterConfig) {
         let is_full = self.queue.amount().chunks >= config.queue_chunks.max(1) as u64;
         if self.one_in == 1 && self.policy == Policy::Drop && is_full {

@@ -1,4 +1,5 @@
-//! What comes of a trial: the account of the whole, of each board, of its numbers and of the times between its frames.
+//! The results of a trial: the overall account, and for each board its account, its numbers and the times between its
+//! frames.
 
 use core::fmt;
 use core::net::IpAddr;
@@ -7,58 +8,58 @@ use ropewalk_terms::Utc;
 use ropewalk_wire::framing::Tick;
 use std::collections::BTreeMap;
 
-/// Boards that are accounted for one by one; further boards are counted with the last of them.
+/// Number of boards with individual accounts; further boards are counted with the last of them.
 const MOST_BOARDS: usize = 4096;
 
-/// What came of a trial.
+/// The result of a trial.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TrialAccount {
-    /// Datagrams, where there were any.
+    /// Number of datagrams.
     pub datagrams: u64,
     /// Bytes that belong to no frame.
     pub skipped_bytes: u64,
-    /// Bytes that the format means to stand between frames.
+    /// Bytes that the format defines as filler between frames.
     pub filler_bytes: u64,
-    /// Bytes at the end that are no whole frame.
+    /// Bytes at the end that are not a whole frame.
     pub left_over_bytes: u64,
-    /// Frames of which only some of their datagrams came.
+    /// Frames of which only some datagrams arrived.
     pub unfinished_frames: u64,
-    /// What was lost, by the cause's name.
+    /// Losses, by the name of their cause.
     pub faults: BTreeMap<&'static str, u64>,
-    /// What each board sent.
+    /// The account of each board.
     pub boards: Vec<(Board, BoardAccount)>,
-    /// Frames of boards that are not the source's.
+    /// Frames of boards that do not belong to the source.
     pub other_frames: u64,
-    /// Places where something was not as the description wants it.
+    /// Number of places that contradict the description.
     pub bad_places: u64,
-    /// The first of them.
+    /// The first bad place.
     pub first_bad: Option<BadPlace>,
 }
 
-/// Where something was not as the description wants it.
+/// A place that contradicts the description.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BadPlace {
-    /// The key of the rule that failed, such as `frame.length`; `format` where a format has a name.
+    /// The key of the rule that failed, such as `frame.length`; `format` for a named format.
     pub key: &'static str,
-    /// What is wrong.
+    /// The error.
     pub what: String,
-    /// Where the frame, or what should be one, begins in the input.
+    /// Position in the input where the frame, or the expected frame, begins.
     pub offset: u64,
-    /// Bytes around it.
+    /// The bytes around it.
     pub bytes: Vec<u8>,
-    /// How many of them stand before it.
+    /// Number of these bytes before it.
     pub before: usize,
-    /// The bytes that the rule looks at, counted from the beginning of the frame; `None` if it looks at all of them.
+    /// The range that the rule reads, counted from the beginning of the frame; `None` for the whole frame.
     pub marked: Option<Range<usize>>,
 }
 
 impl TrialAccount {
-    /// Whole frames.
+    /// Returns the number of whole frames.
     pub fn frames(&self) -> u64 {
         self.boards.iter().map(|(_, account)| account.frames).sum()
     }
 
-    /// Whether no frame is missing, doubled or out of its order.
+    /// Whether no frame is missing, repeated or out of order.
     pub fn is_complete(&self) -> bool {
         self.unfinished_frames == 0
             && self.boards.iter().all(|(_, account)| account.counted().is_none_or(|numbers| numbers.is_gapless()))
@@ -77,7 +78,7 @@ impl TrialAccount {
     }
 }
 
-/// Which board: by its address, and by the number that tells boards apart.
+/// Identifies a board: by its address, and by the number that distinguishes boards.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Board {
     /// The address; `None` for a file.
@@ -86,19 +87,19 @@ pub struct Board {
     pub number: Option<u64>,
 }
 
-/// The board of a source, where several boards send to one place or into one file.
+/// The board of a source, if several boards send to one place or into one file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OwnBoard {
-    /// It has one of these numbers.
+    /// The board with one of these numbers.
     Numbers(Vec<u64>),
-    /// It has one of these addresses.
+    /// The board with one of these addresses.
     Addresses(Vec<IpAddr>),
-    /// It is the one that appears after so many others.
+    /// The board that appears after this many others.
     InOrder(usize),
 }
 
 impl OwnBoard {
-    /// Whether this is the board, which appeared after `others` others.
+    /// Whether `board` is this board, where `others` others appeared before it.
     pub fn is(&self, board: &Board, others: usize) -> bool {
         match self {
             Self::Numbers(numbers) => board.number.is_some_and(|number| numbers.contains(&number)),
@@ -119,32 +120,32 @@ impl fmt::Display for Board {
     }
 }
 
-/// What a board sent.
+/// The account of a board.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct BoardAccount {
     /// Whole frames.
     pub frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub bytes: u64,
-    /// Bytes of the shortest one.
+    /// Bytes of the shortest frame.
     pub least_bytes: usize,
-    /// Bytes of the longest one.
+    /// Bytes of the longest frame.
     pub most_bytes: usize,
-    /// The frames' own numbers.
+    /// The frame numbers.
     pub sequence: Numbers,
-    /// The events' numbers.
+    /// The event numbers.
     pub event: Numbers,
-    /// How far apart frames are by the board's clock.
+    /// The intervals between frames, by the board's clock.
     pub intervals: Intervals,
-    /// The same with the bytes of each time in the other order, if a layout says where it stands.
+    /// The same with the bytes of each time in reverse order, if a layout specifies its place.
     pub reversed: Intervals,
-    /// Events into which a splitter divided the frames.
+    /// Number of events into which a splitter divided the frames.
     pub pieces: u64,
-    /// When the first and the last frame came.
+    /// The times of arrival of the first and the last frame.
     pub arrivals: Option<(Utc, Utc)>,
-    /// Frames whose checksum is right.
+    /// Number of frames with a right checksum.
     pub right_checksums: u64,
-    /// Frames whose checksum is wrong.
+    /// Number of frames with a wrong checksum.
     pub wrong_checksums: u64,
 }
 
@@ -160,7 +161,7 @@ impl BoardAccount {
         }
     }
 
-    /// Why the times may be those of something else, if they look like it.
+    /// Returns why the times may be those of something else, if they look like it.
     pub fn doubt_of_time(&self) -> Option<String> {
         let Intervals { backward, taken, upside_down, .. } = self.intervals;
         let fits = self.reversed.taken == taken && !self.reversed.is_doubtful();
@@ -173,64 +174,64 @@ impl BoardAccount {
         }
     }
 
-    /// The numbers that should be one more each time: those of frames before those of events.
+    /// Returns the numbers that should increase by one each time: those of frames before those of events.
     pub fn counted(&self) -> Option<&Numbers> {
         [&self.sequence, &self.event].into_iter().find(|numbers| numbers.first.is_some())
     }
 }
 
-/// How often frames were so far apart.
+/// How often frames had an interval in this range.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Interval {
-    /// At least so many nanoseconds,
+    /// At least this many nanoseconds,
     pub from: u64,
-    /// and less than so many.
+    /// and less than this many.
     pub to: u64,
-    /// How often.
+    /// The number of intervals.
     pub count: u64,
 }
 
-/// Of shorter times the highest byte changes often.
+/// Least number of bits of a time: in shorter times the highest byte changes often.
 const LEAST_BITS_OF_TIME: u8 = 24;
-/// Steps backward of a clock that restarts now and then are fewer.
+/// Least number of steps backward that contradict a clock: a clock that restarts now and then has fewer.
 const LEAST_BACKWARD: u64 = 4;
 
-/// Differences of time between frames that follow each other, in steps of 1, 2, 5, 10.
+/// Differences of time between consecutive frames, in steps of 1, 2, 5, 10.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Intervals {
     last: Option<u64>,
-    /// By the step's begin.
+    /// Counts, by the beginning of the step.
     counts: BTreeMap<u64, (u64, u64)>,
     /// How often the clock went backward.
     pub backward: u64,
-    /// Times that were taken.
+    /// Number of times.
     pub taken: u64,
-    /// How often its highest byte changed and its lowest one did not.
+    /// How often the highest byte changed and the lowest one did not.
     upside_down: u64,
 }
 
 impl Intervals {
-    /// Whether it is no clock.
+    /// Whether the times are not those of a clock.
     pub const fn is_doubtful(&self) -> bool {
         self.goes_backward() || self.is_upside_down()
     }
 
-    /// Whether it goes backward again and again.
+    /// Whether the clock repeatedly goes backward.
     const fn goes_backward(&self) -> bool {
         self.backward >= LEAST_BACKWARD && self.backward * 20 >= self.taken
     }
 
-    /// Whether its highest byte changes from frame to frame, as the lowest one of a clock does.
+    /// Whether the highest byte changes from frame to frame, as the lowest one of a clock does.
     const fn is_upside_down(&self) -> bool {
         self.taken >= LEAST_DOUBTED && self.upside_down * 2 >= self.taken
     }
 
-    /// Steps that a clock does not make often.
+    /// Returns the number of steps that are rare for a clock.
     pub(super) const fn odd(&self) -> u64 {
         self.backward + self.upside_down
     }
 
-    /// How often it was seen that it is no clock; 0 if it is one.
+    /// Returns how many times contradict a clock; 0 if it is one.
     pub const fn doubtful_times(&self) -> u64 {
         match (self.goes_backward(), self.is_upside_down()) {
             (true, _) => self.backward,
@@ -239,7 +240,7 @@ impl Intervals {
         }
     }
 
-    /// Takes the next time, of a clock of so many bits.
+    /// Adds the next time, of a clock of `bits` bits.
     pub(super) fn add(&mut self, ticks: u64, bits: u8, tick: Tick) {
         let mask = u64::MAX >> (64 - u32::from(bits.clamp(1, 64)));
         self.taken += 1;
@@ -257,13 +258,13 @@ impl Intervals {
         self.counts.entry(from).or_insert((to, 0)).1 += 1;
     }
 
-    /// The steps in which there are any, in their order.
+    /// Returns the steps with at least one interval, in order.
     pub fn counts(&self) -> impl Iterator<Item = Interval> {
         self.counts.iter().map(|(&from, &(to, count))| Interval { from, to, count })
     }
 }
 
-/// The step that a time is in.
+/// Returns the step that contains a time.
 fn step(nanoseconds: u64) -> (u64, u64) {
     if nanoseconds == 0 {
         return (0, 1);
@@ -277,49 +278,50 @@ fn step(nanoseconds: u64) -> (u64, u64) {
 /// The most events that are expected in a frame.
 const MOST_EVENTS: u64 = 64;
 
-/// Numbers that must be there before they are doubted.
+/// Number of numbers that are required before they are doubted.
 const LEAST_DOUBTED: u64 = 8;
 
-/// A number that lies further back than this has begun anew; so has any that lies back when none is missing.
+/// A number that lies further back than this has restarted. Any number that goes back when none is missing has
+/// restarted, too.
 const MOST_LATE: u64 = 64;
 
-/// What was seen of such numbers.
+/// Statistics of numbers that should be consecutive.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Numbers {
-    /// The first one.
+    /// The first number.
     pub first: Option<u64>,
-    /// The furthest one.
+    /// The furthest number.
     pub last: Option<u64>,
-    /// How often numbers were passed over.
+    /// How often numbers were skipped.
     pub gaps: u64,
-    /// How many were, and did not come later.
+    /// Numbers that were skipped and did not come later.
     pub missing: u64,
-    /// How often the counter went over its end.
+    /// How often the counter wrapped.
     pub wraps: u64,
-    /// Numbers that were the same as the one before.
+    /// Numbers that were the same as the previous one.
     pub duplicates: u64,
-    /// Numbers that came later than they should.
+    /// Numbers that came late.
     pub out_of_order: u64,
-    /// How often the counter began anew.
+    /// How often the counter restarted.
     pub restarts: u64,
-    /// Numbers that were taken,
+    /// All numbers,
     pub taken: u64,
-    /// and those that were the same as the one before, also where that is allowed.
+    /// and those that were the same as the previous one, even if that is allowed.
     pub repeats: u64,
-    /// How much more the one behind `last` should be.
+    /// The expected step from `last` to the next number.
     step: u64,
-    /// How much more the second one was than the first, and how often that came again.
+    /// The step from the first number to the second, and how often it was repeated.
     usual: u64,
     usual_times: u64,
 }
 
 impl Numbers {
-    /// Whether each was one more than the one before.
+    /// Whether each number was one more than the previous one.
     pub const fn is_gapless(&self) -> bool {
         self.missing + self.gaps + self.duplicates + self.out_of_order + self.restarts == 0
     }
 
-    /// Takes a number that need not be one more than the one before; nothing is wrong with it.
+    /// Adds a number that need not be consecutive; nothing is wrong with it.
     pub fn see(&mut self, number: u64) -> Option<String> {
         self.count(number);
         self.first.get_or_insert(number);
@@ -332,11 +334,11 @@ impl Numbers {
         self.repeats += u64::from(self.last == Some(number));
     }
 
-    /// Why these may be the numbers of something else, if they look like it.
+    /// Returns why these may be the numbers of something else, if they look like it.
     pub fn doubt(&self) -> Option<String> {
         let Self { taken, repeats, gaps, usual, .. } = *self;
         let is_steady = (2..=MOST_EVENTS).contains(&usual) && self.usual_times * 10 + 10 >= taken * 9;
-        // One frame in ten: fewer were sent again, or lost.
+        // One frame in ten: repeated or lost frames are rarer.
         let is_often = |count: u64| taken >= LEAST_DOUBTED && count * 10 >= taken;
         if is_often(repeats) && repeats + 1 == taken {
             Some(format!("it is {} in all frames: it does not count events", self.first.unwrap_or(0)))
@@ -353,7 +355,7 @@ impl Numbers {
         }
     }
 
-    /// Takes the next number, of so many bits; says what is wrong with it. The one behind it should be `step` more.
+    /// Adds the next number, of `bits` bits. Returns its error. The number after it should be `step` more.
     pub fn add(&mut self, number: u64, bits: u8, step: u64) -> Option<String> {
         let mask = u64::MAX >> (64 - u32::from(bits.clamp(1, 64)));
         self.count(number);

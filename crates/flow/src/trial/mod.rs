@@ -1,12 +1,12 @@
-//! A description, a layout or a format with a name, tried on what a board sent: does it find frames in it, and are their
-//! numbers as they should be?
+//! Tries a description, a layout or a named format, on the data of a board: whether it finds frames in them, and
+//! whether their numbers are correct.
 //!
 //! ```text
 //! datagrams, bytes of a stream --> Trial --> whole frames -> numbers one after the other (sequence, event), checksums,
 //!                                       \    differences of time -> accounts of each board
 //!                                        \-> the first bad place: the rule that failed, and the bytes around it
 //! ```
-//! The frames are the ones that a readout unit would find, by the same description. Memory is bounded by the longest
+//! The frames are the same ones that a readout unit would find with this description. Memory is bounded by the longest
 //! frame.
 
 mod account;
@@ -26,55 +26,55 @@ use ropewalk_wire::framing::{Framing, Front, PieceHead, Search};
 use ropewalk_wire::layout::{Frame, Number, Pattern, Plan, Size};
 use std::collections::BTreeMap;
 
-/// The key of a configuration that names a format.
+/// The configuration key that names a format.
 const FORMAT: &str = "format";
 
-/// Bytes of a bad place that are shown before and behind where it begins.
+/// Number of bytes of a bad place that are shown before and after its beginning.
 const SHOWN_BEFORE: usize = 32;
 const SHOWN_BEHIND: usize = 64;
-/// Wrong checksums after which another kind is looked for.
+/// Number of wrong checksums after which another kind is searched for.
 const LEAST_CHECKED: u64 = 4;
 
 /// Tries a description.
 #[derive(Debug)]
 pub struct Trial<'a> {
     framing: &'a Description,
-    /// Several frames of an event that follow each other belong together.
+    /// Whether consecutive frames of one event belong together.
     gathers: bool,
-    /// Event numbers grow, but not one by one.
+    /// Whether event numbers grow, but not by one.
     grows: bool,
-    /// The board whose frames are looked at; `None` for all boards.
+    /// The board whose frames are checked; `None` for all boards.
     own: Option<&'a OwnBoard>,
-    /// The boards in the order in which they appeared, where that tells whose they are.
+    /// The boards in the order in which they appeared, if that order identifies them.
     seen: Vec<Board>,
     account: TrialAccount,
     parts: Parts,
-    /// Bytes of the stream that are no whole frame yet, and what is before them.
+    /// Bytes of the stream that do not form a whole frame yet, and the bytes before them.
     rest: Vec<u8>,
     before: Vec<u8>,
     search: Search,
     is_lost: bool,
-    /// In what was skipped one frame was lost, however many skips follow each other.
+    /// Whether bytes are being skipped. They count as one lost frame, however many skips follow each other.
     is_skipping: bool,
     /// The last frame.
     last: Option<LastFrame>,
-    /// The first frame without a checksum that no frame followed, and how many there were.
+    /// The first frame without a checksum that no frame followed, and the number of such frames.
     suspect: Option<BadPlace>,
     suspects: u64,
-    /// Where the clock of a board went backward first.
+    /// Where the clock of a board first went backward.
     backward: Option<BadPlace>,
-    /// The first whole frames: which checksum they have is looked for if theirs is wrong.
+    /// The first whole frames, in which a checksum is searched for if theirs is wrong.
     whole: Vec<Vec<u8>>,
     split: Option<Split<'a>>,
 }
 
-/// Divides a frame into events, whose numbers it returns.
+/// Divides a frame into events, and returns their numbers.
 ///
 /// # Errors
-/// Why it cannot be divided.
+/// The reason why it cannot be divided.
 pub type Divide<'a> = Box<dyn FnMut(&[u8]) -> Result<Vec<u64>, String> + 'a>;
 
-/// A splitter, and how many bits its numbers have.
+/// A splitter, and the number of bits of its numbers.
 struct Split<'a> {
     divide: Divide<'a>,
     bits: u8,
@@ -95,27 +95,27 @@ struct LastFrame {
     checksum: Option<bool>,
 }
 
-/// Frames whose checksum is looked for, and bytes of each that is looked at.
+/// Number of frames in which a checksum is searched for, and the longest of them in bytes.
 const CHECKED_FRAMES: usize = 32;
 const CHECKED_BYTES: usize = 64 << 10;
-/// Bytes in which the begin of the next frame is looked for.
+/// Number of bytes in which the beginning of the next frame is searched for.
 const LOOKED_THROUGH: usize = 64 << 10;
 
-/// Where bytes come from, and when.
+/// The origin and the time of arrival of bytes.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Arrival {
     /// Their sender; `None` for a file.
     pub from: Option<IpAddr>,
-    /// When they came.
+    /// The time of arrival.
     pub time: Option<Utc>,
-    /// Where they begin in the input: so many bytes, or in this packet.
+    /// Their position in the input: a byte offset, or the index of a packet.
     pub offset: u64,
-    /// The input is a capture, in which places are packets, counted from 0.
+    /// Whether the input is a capture, whose positions are packets, counted from 0.
     pub is_packet: bool,
 }
 
 impl Arrival {
-    /// So many bytes further.
+    /// Returns the arrival of the bytes `bytes` further on.
     const fn behind(self, bytes: usize) -> Self {
         let further = if self.is_packet { 0 } else { bytes as u64 };
         Self { offset: self.offset + further, ..self }
@@ -123,7 +123,7 @@ impl Arrival {
 }
 
 impl<'a> Trial<'a> {
-    /// Nothing was tried yet.
+    /// Creates a trial without input.
     pub fn new(framing: &'a Description) -> Self {
         Self {
             framing,
@@ -147,31 +147,31 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Frames are divided into events with numbers of so many bits.
+    /// Divides frames into events, with numbers of `bits` bits.
     #[must_use]
     pub fn dividing(self, divide: Option<Divide<'a>>, bits: u8) -> Self {
         Self { split: divide.map(|divide| Split { divide, bits }), ..self }
     }
 
-    /// Several frames of an event that follow each other belong together.
+    /// Expects consecutive frames of one event that belong together.
     #[must_use]
     pub fn gathering(self, gathers: bool) -> Self {
         Self { gathers, ..self }
     }
 
-    /// Event numbers grow, but not one by one.
+    /// Expects event numbers that grow, but not by one.
     #[must_use]
     pub fn growing(self, grows: bool) -> Self {
         Self { grows, ..self }
     }
 
-    /// The other datagrams of a frame are waited for as in a run with these limits.
+    /// Waits for the other datagrams of a frame as a run with these limits does.
     #[must_use]
     pub fn waiting(self, limits: DatagramLimits) -> Self {
         Self { parts: Parts::new(limits), ..self }
     }
 
-    /// Frames of other boards are counted and not looked at.
+    /// Counts frames of other boards without checking them.
     #[must_use]
     pub fn of(self, own: Option<&'a OwnBoard>) -> Self {
         Self { own, ..self }
@@ -231,7 +231,7 @@ impl<'a> Trial<'a> {
             self.account.left_over_bytes += bytes.len() as u64;
             return;
         }
-        // What was left of the bytes before may be the begin of a frame that ends in these.
+        // The rest of the previous bytes may be the beginning of a frame that ends in these.
         let open = if arrival.is_packet { 0 } else { self.rest.len() as u64 };
         let begin = Arrival { offset: arrival.offset.saturating_sub(open), ..arrival };
         self.rest.extend_from_slice(bytes);
@@ -268,7 +268,7 @@ impl<'a> Trial<'a> {
         self.rest = rest[at..].to_vec();
     }
 
-    /// The stream ended; another one may begin.
+    /// Ends the stream; another one may begin.
     pub fn end_of_stream(&mut self) {
         self.account.left_over_bytes += self.rest.len() as u64;
         self.rest.clear();
@@ -277,7 +277,7 @@ impl<'a> Trial<'a> {
         self.last = None;
     }
 
-    /// What came of it.
+    /// Ends the trial, and returns its account.
     pub fn end(mut self) -> TrialAccount {
         self.end_of_stream();
         self.blame_suspects();
@@ -286,7 +286,7 @@ impl<'a> Trial<'a> {
         self.account
     }
 
-    /// The length is wrong if no frame follows most frames.
+    /// Blames the length if most frames are not followed by a frame.
     fn blame_suspects(&mut self) {
         let is_usual = self.suspects * 2 > self.account.frames() + self.account.other_frames;
         if let Some(place) = self.suspect.take().filter(|_| is_usual) {
@@ -294,7 +294,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// A clock that goes backward again and again is a bad place.
+    /// Reports a clock that repeatedly goes backward as a bad place.
     fn doubt_times(&mut self) {
         let doubtful = || self.account.boards.iter().filter(|(_, board)| board.intervals.is_doubtful());
         let (boards, backward) =
@@ -306,7 +306,7 @@ impl<'a> Trial<'a> {
         self.account.first_bad.get_or_insert(place);
     }
 
-    /// Names the checksum that the frames have, if it is not the one of the layout.
+    /// Names the checksum of the frames, if it differs from that of the layout.
     fn name_checksum(&mut self) {
         let sum =
             |count: fn(&BoardAccount) -> u64| self.account.boards.iter().map(|(_, board)| count(board)).sum::<u64>();
@@ -352,8 +352,8 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Blames the length of the last frame that no frame follows it, if its checksum is wrong too. Without a checksum it is only
-    /// suspected: other bytes may stand behind a frame.
+    /// Blames the length of the last frame if no frame follows it and its checksum is wrong too. Without a checksum the
+    /// length is only suspected, since other bytes may follow a frame.
     fn blame_length(&mut self, rest: &[u8]) -> bool {
         let key = self.length_key();
         let Description::Layout(plan) = self.framing else { return false };
@@ -375,7 +375,7 @@ impl<'a> Trial<'a> {
             self.suspect.get_or_insert(place);
             return false;
         }
-        // The checksum of a frame that was cut off in the wrong place says nothing.
+        // The checksum of a frame that was cut off in the wrong place is meaningless.
         let is_same = |bad: &BadPlace| bad.key == "checksum" && bad.offset == offset;
         if self.account.first_bad.as_ref().is_some_and(is_same) {
             self.account.first_bad = None;
@@ -386,13 +386,13 @@ impl<'a> Trial<'a> {
         true
     }
 
-    /// The key of a configuration that says what a frame begins with.
+    /// Returns the configuration key of the beginning of a frame.
     fn begin_key(&self) -> &'static str {
         let Description::Layout(plan) = self.framing else { return FORMAT };
         if matches!(plan.layout().frame, Frame::Sync { .. }) { "frame.sync" } else { "match" }
     }
 
-    /// The key of a configuration that says where a frame ends.
+    /// Returns the configuration key of the end of a frame.
     fn length_key(&self) -> &'static str {
         use ropewalk_wire::layout::Size;
         let Description::Layout(plan) = self.framing else { return FORMAT };
@@ -429,7 +429,7 @@ impl<'a> Trial<'a> {
         let account = self.account.board(board);
         account.add(frame.len(), arrival.time);
         let sequence = fields.sequence.map(|number| ("sequence", account.sequence.add(number, widths.sequence, 1)));
-        // What a format calls an event may be a time, or come again in each frame of it.
+        // The event number of a format may be a time, or be repeated in each frame of the event.
         let counts = !self.grows && (matches!(self.framing, Description::Layout(_)) || counting == Counting::Events);
         let step = self.framing.events_in(frame);
         let goes_on = |number: u64| self.gathers && account.event.last == Some(number);
@@ -463,7 +463,7 @@ impl<'a> Trial<'a> {
         self.last = Some(LastFrame { offset: arrival.offset, bytes: shown, length: frame.len(), checksum });
         self.divide(arrival, board, before, frame);
         for (key, step) in sequence.into_iter().chain(event) {
-            // An event's number may be what it likes where frames have numbers of their own.
+            // The event number need not be consecutive if frames have their own numbers.
             if let Some(what) = step.filter(|_| key == "sequence" || fields.sequence.is_none()) {
                 self.bad(arrival.offset, key, &what, before, frame, frame.len());
             }
@@ -475,7 +475,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Divides a frame, if there is a splitter, and looks at the numbers of its events.
+    /// Divides a frame, if there is a splitter, and checks the numbers of its events.
     fn divide(&mut self, arrival: Arrival, board: Board, before: &[u8], frame: &[u8]) {
         let grows = self.grows;
         let Some(Split { divide, bits }) = &mut self.split else { return };
@@ -509,7 +509,7 @@ impl<'a> Trial<'a> {
         own.is(board, others)
     }
 
-    /// Keeps the first bad place: what the rule with this key looks at is marked.
+    /// Keeps the first bad place, and marks the bytes that the rule with this key reads.
     fn bad(&mut self, offset: u64, key: &'static str, what: &str, before: &[u8], here: &[u8], length: usize) {
         match self.framing {
             Description::Layout(plan) => {
@@ -537,7 +537,7 @@ impl<'a> Trial<'a> {
         self.account.first_bad = Some(BadPlace { marked, ..place });
     }
 
-    /// A place in a whole frame, with the bytes around it.
+    /// Returns a place in a whole frame, with the bytes around it.
     fn place(&self, offset: u64, key: &'static str, what: String, before: &[u8], here: &[u8]) -> BadPlace {
         let kept = &before[before.len().saturating_sub(SHOWN_BEFORE)..];
         let bytes = [kept, &here[..here.len().min(SHOWN_BEHIND)]].concat();
@@ -549,7 +549,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Frames of several datagrams, which each sender numbers for itself.
+/// Frames of several datagrams, which each sender numbers separately.
 #[derive(Debug)]
 pub struct Parts {
     limits: DatagramLimits,
@@ -558,13 +558,13 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// With the limits of a run.
+    /// Creates it with the limits of a run.
     pub const fn new(limits: DatagramLimits) -> Self {
         Self { limits, senders: BTreeMap::new(), given_up: 0 }
     }
 
-    /// Takes a datagram that came from this sender at this time, where that is known. Returns the frame that is whole with it. A frame
-    /// of more than `most` bytes is given up.
+    /// Takes a datagram of this sender at this time, if known. Returns the frame that it completes. A frame of more
+    /// than `most` bytes is given up.
     pub fn accept(
         &mut self,
         from: Option<IpAddr>,
@@ -587,13 +587,13 @@ impl Parts {
         None
     }
 
-    /// Frames that did not become whole, including the ones that are still open.
+    /// Returns the number of frames that were not completed, including open ones.
     pub fn unfinished(&self) -> u64 {
         self.given_up + self.senders.values().map(|assembly| assembly.unfinished() as u64).sum::<u64>()
     }
 }
 
-/// Whether bytes have the pattern that frames begin with.
+/// Whether bytes begin with the pattern that frames begin with.
 fn begins_with(pattern: &Pattern, bytes: &[u8]) -> bool {
     let Ok(at) = usize::try_from(pattern.at) else { return false };
     let mask = |index: usize| pattern.mask.as_ref().and_then(|mask| mask.get(index)).copied().unwrap_or(0xFF);
@@ -604,7 +604,7 @@ fn begins_with(pattern: &Pattern, bytes: &[u8]) -> bool {
     })
 }
 
-/// The time of a frame with its bytes in the other order.
+/// Returns the time of a frame with its bytes in reverse order.
 fn reversed_time(framing: &Description, frame: &[u8]) -> Option<u64> {
     let Description::Layout(plan) = framing else { return None };
     let time = plan.layout().time.as_ref()?;
@@ -617,7 +617,8 @@ fn reversed_time(framing: &Description, frame: &[u8]) -> Option<u64> {
     Some(if ticks.is_big_endian { bytes.iter().rev().fold(0, join) } else { bytes.iter().fold(0, join) })
 }
 
-/// The bytes that the rule with this key reads in a frame of `length` bytes; `None` if it reads the whole frame.
+/// Returns the range of bytes that the rule with this key reads in a frame of `length` bytes; `None` if it reads the
+/// whole frame.
 fn place_of(plan: &Plan, key: &str, length: usize) -> Option<Range<usize>> {
     let layout = plan.layout();
     let place = |at: i32, bytes: usize| {
@@ -645,7 +646,8 @@ fn place_of(plan: &Plan, key: &str, length: usize) -> Option<Range<usize>> {
     }
 }
 
-/// The places in the frame, and what is wrong there; empty for a layout, whose rules are looked at one by one.
+/// Returns the offsets of errors in the frame, each with its description; empty for a layout, whose rules are checked
+/// one by one.
 fn contradictions(framing: &Description, frame: &[u8]) -> Vec<(usize, &'static str)> {
     let mut found = Found::default();
     if let Description::Format(format) | Description::Board(format, _) = framing {

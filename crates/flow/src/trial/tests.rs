@@ -33,7 +33,7 @@ fn plan(layout: &Layout) -> Description {
     Arc::new(Plan::compile(layout).expect("a good layout")).into()
 }
 
-/// Frames with these numbers, each 1 us after the one before.
+/// Returns frames with these numbers, each 1 us after the previous one.
 fn frames(framing: &Description, numbers: impl IntoIterator<Item = u64>) -> Vec<Vec<u8>> {
     let Description::Layout(plan) = framing else { panic!("only layouts compose") };
     let contents = |(index, sequence): (u64, u64)| Contents { sequence, time: 125 * index, ..Contents::default() };
@@ -68,7 +68,7 @@ fn a_good_stream_has_no_bad_place_however_it_is_cut() {
     }
 }
 
-/// In a captured connection a place is the packet in which it shows itself, however a frame lies in packets.
+/// In a captured connection a place is the packet in which it appears, however frames are distributed over packets.
 #[test]
 fn a_place_in_a_capture_is_a_packet() {
     let plan = plan(&layout());
@@ -165,7 +165,7 @@ fn a_frame_of_several_datagrams_is_put_together() {
     assert_eq!((account.boards[0].1.most_bytes, account.boards[0].1.event.last), (212, Some(2)));
 }
 
-/// As in a run: a sender that was restarted numbers its frames again, and pieces of two frames do not make one.
+/// As in a run: a sender that was restarted repeats its frame numbers, and pieces of two frames do not make one.
 #[test]
 fn pieces_of_a_restarted_sender_belong_to_another_frame() {
     let number = Number::big_endian;
@@ -178,7 +178,7 @@ fn pieces_of_a_restarted_sender_belong_to_another_frame() {
     };
     let at = |milliseconds: i64| Arrival { time: Some(Utc(milliseconds * 1_000_000)), ..Arrival::default() };
     let ways = [
-        // The second half is another sender's, long afterwards, or the first half comes again with other bytes.
+        // The second half belongs to another sender, long afterwards, or the first half is repeated with other bytes.
         vec![(1, datagram(7, 0, 1)), (2000, datagram(7, 100, 2))],
         vec![(1, datagram(7, 0, 1)), (2, datagram(7, 0, 2))],
     ];
@@ -206,7 +206,7 @@ fn several_frames_of_an_event_are_no_repetition_where_they_belong_together() {
     assert_eq!((apart.duplicates, apart.missing, together.duplicates, together.missing), (2, 1, 0, 1));
 }
 
-/// Frames of a format with a name, of source 3.
+/// Returns frames of a named format, of source 3.
 fn emulated(format: ForeignFormat, events: impl IntoIterator<Item = u32>) -> Vec<Vec<u8>> {
     let frames = |event| format.emulate(3, event, &[7; 40]).expect("it is short");
     events.into_iter().flat_map(frames).collect()
@@ -225,7 +225,7 @@ fn a_format_with_a_name_is_tried_as_a_layout_is() {
     let account = tried(&blocks, &events.concat(), 13);
     let bad = account.first_bad.as_ref().map(|bad| (bad.key, bad.offset));
     assert!(!account.is_intact() && bad == Some(("format", events[0].len() as u64)), "{account:?}");
-    // Two blocks of one fragment are one event, which does not come twice.
+    // Two blocks of one fragment are one event, which is not repeated.
     let long = ForeignFormat::Ferol.emulate(3, 1, &[7; 6000]).expect("it is short");
     let account = tried(&blocks, &long.concat(), 1000);
     assert!(account.is_complete() && account.frames() == long.len() as u64 && long.len() > 1, "{account:?}");
@@ -246,7 +246,7 @@ fn a_format_whose_events_are_times_misses_none() {
 fn a_frame_that_contradicts_itself_says_where() {
     let midas: Description = ForeignFormat::Midas.into();
     let mut events = emulated(ForeignFormat::Midas, 1..4);
-    // The banks are said to be shorter than they are.
+    // The stated lengths of the banks are too short.
     events[1][16] -= 8;
     let account = tried(&midas, &events.concat(), 50);
     assert_eq!(account.faults.get("the banks do not fill the event"), Some(&1), "{account:?}");
@@ -276,7 +276,7 @@ proptest::proptest! {
     }
 }
 
-/// A layout of the same frames whose clock has this place, width and order.
+/// Returns a layout of the same frames whose clock has this place, width and order.
 fn with_clock(ticks: Number) -> Layout {
     Layout { time: Some(Clock { ticks: vec![ticks], tick_attoseconds: 8_000_000_000, seconds: None }), ..layout() }
 }
@@ -305,7 +305,7 @@ fn a_clock_in_the_wrong_byte_order_is_a_bad_place() {
     }
 }
 
-/// At a regular rate, the wrong byte order may always go forward: by 125 << 24 ticks.
+/// At a regular rate, the wrong byte order may always advance: by 125 << 24 ticks.
 #[test]
 fn a_clock_whose_highest_byte_moves_is_a_bad_place() {
     let bytes = frames(&plan(&with_clock(Number::big_endian(10, 4))), 0..300).concat();
@@ -315,7 +315,7 @@ fn a_clock_whose_highest_byte_moves_is_a_bad_place() {
     assert!(bad.what.contains("the highest byte of the time changes and the lowest does not in"), "{}", bad.what);
 }
 
-/// Frames of a clock at random times.
+/// Returns frames of a clock at random times.
 fn ticking(framing: &Description, count: u64) -> Vec<Vec<u8>> {
     let Description::Layout(plan) = framing else { panic!("only layouts compose") };
     let (mut noise, mut time) = (1_u64, 1000);
@@ -329,7 +329,7 @@ fn ticking(framing: &Description, count: u64) -> Vec<Vec<u8>> {
     (0..count).map(compose).collect()
 }
 
-/// A board that restarts once, or that sends something else where its clock is looked for.
+/// A board that restarts once, or that has another field in the place of its clock.
 #[test]
 fn a_clock_that_restarts_is_one_and_noise_is_none() {
     let described = plan(&layout());

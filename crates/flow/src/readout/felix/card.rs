@@ -1,4 +1,4 @@
-//! One card's ring up to a readout unit's sources.
+//! Connects one card's ring to the sources of a readout unit.
 
 use super::{
     Chunk, ChunkBatch, ChunkConfig, ChunkDecoder, ChunkFault, ChunkReport, EventHead, EventRule, EventRules, Run,
@@ -10,48 +10,48 @@ use ropewalk_memory::ring::RingReader;
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::felix::{ELINKS, ELink, Status, SubChunk};
 
-/// Fragments handed to the readout unit at once.
+/// Number of fragments that are passed to the readout unit together.
 const AT_ONCE: usize = 128;
-/// Batches decoded in one turn, so that others have theirs: about a megabyte.
+/// Number of batches decoded in one turn, so that other tasks get their turn: about a megabyte.
 const BATCHES_A_TURN: usize = 16;
-/// No e-link of this number is a source.
+/// The index of an e-link that is not a source.
 const NO_LINK: u16 = u16::MAX;
 
-/// What a [`CardInput`] is to be.
+/// Configuration of a [`CardInput`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CardConfig {
-    /// Its blocks and chunks.
+    /// The format of its blocks and chunks.
     pub chunks: ChunkConfig,
-    /// Where its chunks say to which event they belong.
+    /// The place of the event number in its chunks.
     pub rules: EventRules,
-    /// Which of its e-links is which source; sources that the readout unit does not have are left out.
+    /// The source of each e-link. Sources that do not belong to the readout unit are ignored.
     pub links: Vec<(ELink, SourceId)>,
 }
 
-/// What is counted of a card beside the sources' own accounts.
+/// Counts of a card, besides the sources' own accounts.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct CardCounts {
-    /// What its decoder has seen.
+    /// The counts of its decoder.
     pub chunks: ChunkReport,
-    /// Chunks of which a piece came, and that were given up.
+    /// Chunks that were given up after at least one piece had arrived.
     pub given_up: u64,
-    /// Chunks, whole or given up, of e-links that are no source.
+    /// Chunks, whole or given up, of e-links that are not sources.
     pub nobodys: u64,
     /// How often the card was found without room.
     pub stalls: u64,
-    /// Bytes at the end that are no whole block.
+    /// Bytes at the end that are not a whole block.
     pub left_over_bytes: u64,
 }
 
 #[derive(Copy, Clone, Debug)]
 struct Link {
-    /// Its index in the readout unit.
+    /// Index in the readout unit.
     source: usize,
     id: SourceId,
     rule: EventRule,
 }
 
-/// Where in a batch the next item stands.
+/// The place of the next item in a batch.
 #[derive(Copy, Clone, Default, Debug)]
 struct Cursor {
     run: usize,
@@ -59,21 +59,21 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// The item that lies so many behind this one of a run.
+    /// Returns the cursor `count` items further in a run.
     fn behind(self, count: usize, run: &Run) -> Self {
         let item = self.item + count;
         if item == usize::from(run.count) { Self { run: self.run + 1, item: 0 } } else { Self { item, ..self } }
     }
 }
 
-/// A second receiver of a card's chunks, beside the readout unit: each batch is decoded once for both.
+/// A second receiver of a card's chunks, besides the readout unit: each batch is decoded once for both.
 pub trait Listener {
-    /// A batch, whose pieces lie in `ring`. True when it needs nothing more of it; otherwise the card waits, and it is
-    /// given the same batch again.
+    /// Takes a batch whose pieces lie in `ring`. Returns true when it needs nothing more of the batch. Otherwise the
+    /// card waits, and the same batch is passed again.
     fn take(&mut self, batch: &ChunkBatch, ring: &mut RingReader) -> bool;
 
-    /// Whether it holds pieces of the ring that it must not lose: then the sources are not to blame where the card has no
-    /// room.
+    /// Whether it holds pieces of the ring that it must not lose. In that case the sources are not to blame when the
+    /// card has no room.
     fn holds(&self) -> bool;
 }
 
@@ -88,25 +88,25 @@ impl Listener for () {
     }
 }
 
-/// Takes what a card wrote, block by block, and hands its chunks to a readout unit as fragments that lie where they
-/// were written, and to a [`Listener`].
+/// Reads the output of a card, block by block. It passes the chunks without a copy to a readout unit as fragments, and
+/// to a [`Listener`].
 ///
-/// The card is one stream: while one e-link has no room, those behind it in the ring wait too. That does not hold them
-/// up for long, for a source without room is a window ahead of the one that the oldest event waits for.
+/// The card is one stream: while one e-link has no room, those behind it in the ring wait too. They do not wait for
+/// long, since a source without room is a window ahead of the source that the oldest event waits for.
 #[derive(Debug)]
 pub struct CardInput {
     ring: RingReader,
     decoder: ChunkDecoder,
     links: Vec<Link>,
-    /// By e-link: its place in `links`.
+    /// Index in `links` for each e-link.
     places: Box<[u16]>,
-    /// Up to where blocks were decoded.
+    /// The position up to which blocks were decoded.
     position: u64,
-    /// How far the last batch was handed on; `None` when all of it was.
+    /// The progress in the last batch; `None` when all of it was passed on.
     cursor: Option<Cursor>,
-    /// Faults of the last batch that were reported.
+    /// Number of faults of the last batch that were reported.
     told: usize,
-    /// The listener wants more of the last batch.
+    /// Whether the listener still needs the last batch.
     is_listening: bool,
     received: Vec<Received>,
     given_up: u64,
@@ -126,8 +126,8 @@ enum Connection {
 }
 
 impl CardInput {
-    /// The sources of `readout` that `config` names, over the card's `ring`, whose pages hold whole blocks. All memory
-    /// is got here.
+    /// Creates the input for the sources of `readout` that `config` names, over the card's `ring`, whose pages contain
+    /// whole blocks. Allocates all memory.
     pub fn new(config: &CardConfig, ring: RingReader, readout: &Readout) -> Self {
         let mut links = Vec::with_capacity(config.links.len());
         let mut places = vec![NO_LINK; ELINKS].into_boxed_slice();
@@ -157,17 +157,17 @@ impl CardInput {
         }
     }
 
-    /// The ring, for its account, its bell and its file.
+    /// Returns the ring, for its account, its bell and its file.
     pub const fn ring(&self) -> &RingReader {
         &self.ring
     }
 
-    /// The same, to look for what came home.
+    /// Returns the ring, to collect returned memory.
     pub const fn ring_mut(&mut self) -> &mut RingReader {
         &mut self.ring
     }
 
-    /// What was counted.
+    /// Returns the counts.
     pub const fn counts(&self) -> CardCounts {
         CardCounts {
             chunks: *self.decoder.report(),
@@ -178,7 +178,8 @@ impl CardInput {
         }
     }
 
-    /// The readout unit has ended: the listener takes the rest of the last batch. Whether it has all of it.
+    /// Passes the rest of the last batch to the listener after the readout unit has ended. Returns whether it has all
+    /// of it.
     pub fn hand_rest_to(&mut self, listener: &mut impl Listener) -> bool {
         if self.is_listening {
             self.is_listening = !listener.take(self.decoder.batch(), &mut self.ring);
@@ -189,12 +190,12 @@ impl CardInput {
         !self.is_listening
     }
 
-    /// Whether the listener has all of the last batch.
+    /// Whether the listener has the whole last batch.
     pub const fn is_heard(&self) -> bool {
         !self.is_listening
     }
 
-    /// Up to where the readout unit has taken all blocks, for checkers.
+    /// Returns the position up to which the readout unit has taken all blocks, for checkers.
     pub fn handed_on(&self) -> u64 {
         let Some(cursor) = self.cursor else { return self.position };
         let batch = self.decoder.batch();
@@ -202,30 +203,30 @@ impl CardInput {
         batch.position() + block * self.decoder.block_bytes() as u64
     }
 
-    /// Whether the card will say nothing more, and everything that it said was handed on.
+    /// Whether the card has ended and all of its output was passed on.
     pub fn is_ended(&self) -> bool {
         self.connection == Connection::Ended
     }
 
-    /// Whether the card waits for room although everything that it wrote was looked at: what is held keeps its pages.
+    /// Whether the card waits for room although all of its output was processed: references still hold its pages.
     pub fn is_starved(&self) -> bool {
         self.ring.is_full() && !self.has_batch() && self.undecoded() == 0
     }
 
-    /// Whether less than a quarter of the ring is left for the card: what waits elsewhere should not stay in it.
+    /// Whether less than a quarter of the ring is left for the card, so that waiting data should not stay in it.
     pub const fn is_tight(&self) -> bool {
         self.ring.written() - self.ring.released() > self.ring.capacity() / 4 * 3
     }
 
-    /// Takes what the card has written, as far as the readout unit and the listener have room for it. Returns how much
-    /// was done.
+    /// Passes on the output of the card, as far as the readout unit and the listener have room for it. Returns the
+    /// amount of work done.
     pub fn turn(&mut self, now: Instant, readout: &mut Readout, listener: &mut impl Listener) -> usize {
         match self.connection {
             Connection::Ended => return 0,
             Connection::Before => self.connect(now, readout),
             Connection::There => {}
         }
-        // A writer that says what cannot be is believed no more: its sources are gone.
+        // A writer with an impossible state is no longer trusted: its sources have ended.
         if self.ring.poll().is_err() {
             self.end(now, readout);
             return 1;
@@ -252,17 +253,17 @@ impl CardInput {
         work
     }
 
-    /// Whole blocks that wait.
+    /// Returns the number of whole blocks that wait.
     fn undecoded(&self) -> usize {
         self.ring.bytes(self.position).len() / self.decoder.block_bytes()
     }
 
-    /// Whether the last batch is not done with.
+    /// Whether the last batch is still in use.
     const fn has_batch(&self) -> bool {
         self.cursor.is_some() || self.is_listening
     }
 
-    /// Memory before the oldest open chunk may be written again, as soon as no reference to it is left.
+    /// Lets the memory before the oldest open chunk be overwritten as soon as no reference to it is left.
     fn done(&mut self) {
         let open = self.decoder.oldest_open();
         self.ring.done_to(self.position.min(open.unwrap_or(u64::MAX)));
@@ -273,7 +274,7 @@ impl CardInput {
         self.links.iter().for_each(|link| readout.source_connected(now, link.source));
     }
 
-    /// Nothing more comes. Chunks that had begun are cut short.
+    /// Ends the input. Chunks that had begun are cut short.
     fn end(&mut self, now: Instant, readout: &mut Readout) {
         self.connection = Connection::Ended;
         self.tell_faults(now, readout, u32::MAX, 0);
@@ -286,7 +287,7 @@ impl CardInput {
         self.ring.done_to(self.position);
     }
 
-    /// Decodes the next batch; false where there is no whole block.
+    /// Decodes the next batch. Returns false if there is no whole block.
     fn decode(&mut self) -> bool {
         let taken = self.decoder.decode(self.ring.bytes(self.position), self.position);
         if taken == 0 {
@@ -298,7 +299,8 @@ impl CardInput {
         true
     }
 
-    /// Chunks that were given up in front of an item stand in their source's account: where they were shows which number is theirs.
+    /// Reports chunks that were given up in front of an item to their source's account: their place shows which number
+    /// they had.
     fn tell_faults(&mut self, now: Instant, readout: &mut Readout, block: u32, items: usize) {
         while let Some(fault) = self.decoder.faults().get(self.told)
             && (fault.block, usize::from(fault.items)) <= (block, items)
@@ -319,7 +321,7 @@ impl CardInput {
         }
     }
 
-    /// Hands the chunks of the batch on, run by run, until a source has no room.
+    /// Passes on the chunks of the batch, run by run, until a source has no room.
     fn hand_on(&mut self, now: Instant, readout: &mut Readout) -> usize {
         let Some(mut cursor) = self.cursor else { return 0 };
         let mut work = 0;
@@ -358,10 +360,10 @@ impl CardInput {
         work
     }
 
-    /// Keeps a stalled e-link from holding up the others, and keeps sources that cannot be read from timing out.
+    /// Keeps a stalled e-link from blocking the others, and keeps sources that cannot be read from timing out.
     fn watch(&mut self, now: Instant, readout: &mut Readout, listener: &impl Listener) {
         if self.is_starved() {
-            // An e-link that began a chunk a whole ring ago and did not go on must not keep what lies behind it.
+            // An e-link that began a chunk a whole ring ago and did not continue it must not hold the memory behind it.
             let oldest = self.ring.released() + self.ring.page_bytes();
             if self.decoder.oldest_open().is_some_and(|open| open < oldest) {
                 self.decoder.give_up_before(oldest);
@@ -370,9 +372,9 @@ impl CardInput {
                 self.done();
             }
         }
-        // Back-pressure is no absence: while events are held that only need to be released, the missing fragments of
-        // later events may be queued behind them. Otherwise only their time-out would let anything move. Nor are
-        // sources absent whose data a listener holds up because it must not lose any.
+        // Back-pressure is not absence. While events are held that only need to be released, the missing fragments of
+        // later events may be queued behind them; otherwise only their time-out would let anything advance. Sources are
+        // not absent either if a listener that must not lose data holds theirs up.
         let is_held_up = self.cursor.is_some() || self.ring.is_full();
         let is_heard_out = self.is_listening || self.ring.is_full() && listener.holds();
         let being_read = !is_heard_out && (!is_held_up || !readout.holds_settled());
@@ -383,7 +385,7 @@ impl CardInput {
     }
 }
 
-/// A chunk as a fragment; `None` for a signal.
+/// Converts a chunk to a fragment; `None` for a signal.
 #[inline]
 fn fragment(chunk: Chunk<'_>, ring: &mut RingReader, link: &Link) -> Option<Received> {
     let mut payload = Payload::default();
@@ -418,7 +420,7 @@ fn fragment(chunk: Chunk<'_>, ring: &mut RingReader, link: &Link) -> Option<Rece
     Some(Received { meta, restarts: false, payload })
 }
 
-/// What the card says of a chunk, in the words of fragments.
+/// Converts the status of a chunk to the flags of a fragment.
 #[cold]
 fn flags(status: Status) -> FragmentFlags {
     [
@@ -433,7 +435,7 @@ fn flags(status: Status) -> FragmentFlags {
     .fold(FragmentFlags::default(), |all, (_, flag)| all.with(flag))
 }
 
-/// In place of a chunk that was given up for this cause.
+/// Returns the entry for a chunk that was given up for this cause.
 fn given_up(source: SourceId, cause: Cause) -> Received {
     Received { meta: FragmentMeta::missing(source, cause), restarts: false, payload: Payload::default() }
 }

@@ -1,4 +1,4 @@
-//! The decoder: blocks to chunks, batch by batch, with what is open on each e-link.
+//! The decoder: converts blocks to chunks, batch by batch, and keeps the open chunks of each e-link.
 
 use super::{ChunkBatch, ChunkConfig, ChunkFault, ChunkReport, Filled, Piece, Run, Scattered};
 use core::iter::Zip;
@@ -8,7 +8,7 @@ use ropewalk_wire::felix::{
     SubChunkType, Trailer, Walked, Walker,
 };
 
-/// Decodes the blocks of one card. Allocates only when it is made.
+/// Decodes the blocks of one card. It allocates only when it is created.
 #[derive(Clone, Debug)]
 pub struct ChunkDecoder {
     walker: Walker,
@@ -17,12 +17,12 @@ pub struct ChunkDecoder {
 }
 
 impl ChunkDecoder {
-    /// No block was seen yet.
+    /// Creates a decoder before its first block.
     pub fn new(config: ChunkConfig) -> Self {
         Self::with_walker(config, Walker::new(config.format.layout()))
     }
 
-    /// The same with another walk than the fastest one, for tests and measurements.
+    /// Creates a decoder with another walk than the fastest one, for tests and measurements.
     pub fn with_walker(config: ChunkConfig, mut walker: Walker) -> Self {
         walker.leave_rest();
         let ChunkConfig { format, blocks_per_batch, most_chunk_bytes, open_pieces } = config;
@@ -31,21 +31,21 @@ impl ChunkDecoder {
             position: 0,
             walked: Walked::new(format.layout(), blocks_per_batch, 24),
             runs: Filled::with_room_for(blocks_per_batch),
-            // A block of pairs of pieces, each pair a chunk, is possible though no card writes it.
+            // A block of pairs of pieces, each pair a chunk, is possible although no card writes it.
             scattered: Filled::with_room_for(blocks_per_batch * (format.most_sub_chunks() / 2 + 1)),
-            // Each block can end a chunk that was open before, and that had a first piece besides those in the store.
+            // Each block can end a chunk that was open before, with a first piece in addition to those in the store.
             pieces: Filled::with_room_for(open_pieces.max(1) + blocks_per_batch * (format.most_sub_chunks() + 1)),
             needs_from: 0,
         };
         let links = Links::new(most_chunk_bytes, open_pieces);
-        // The worst that a batch can be: every sub-chunk gives a chunk up.
+        // The worst case of a batch: every sub-chunk gives up a chunk.
         let faults = Vec::with_capacity(blocks_per_batch * (format.most_sub_chunks() + 1));
         let assembler = Assembler { links, report: ChunkReport::default(), faults, block: 0, items: 0 };
         Self { walker, batch, assembler }
     }
 
-    /// Decodes the blocks that `bytes` begin with, as many as a batch has, and says how many bytes those are. `bytes`
-    /// begin at `position` of the card's stream; what is behind their last whole block stays.
+    /// Decodes blocks from the beginning of `bytes`, at most a batch. Returns their length in bytes. `bytes` begins at
+    /// `position` of the card's stream; bytes after the last whole block are left.
     pub fn decode(&mut self, bytes: &[u8], position: u64) -> usize {
         let batch = &mut self.batch;
         batch.position = position;
@@ -59,39 +59,39 @@ impl ChunkDecoder {
         blocks * batch.format.block_bytes()
     }
 
-    /// The chunks of the blocks that were decoded last.
+    /// Returns the chunks of the last decoded blocks.
     pub const fn batch(&self) -> &ChunkBatch {
         &self.batch
     }
 
-    /// Bytes of a block.
+    /// Returns the bytes of a block.
     pub const fn block_bytes(&self) -> usize {
         self.batch.format.block_bytes()
     }
 
-    /// What has been seen so far.
+    /// Returns the counts so far.
     pub const fn report(&self) -> &ChunkReport {
         &self.assembler.report
     }
 
-    /// What went wrong in the blocks of the last [`Self::decode`], in their order, or in the last
+    /// Returns the faults in the blocks of the last [`Self::decode`], in order, or those of the last
     /// [`Self::give_up_before`] since.
     pub fn faults(&self) -> &[ChunkFault] {
         &self.assembler.faults
     }
 
-    /// How many chunks have begun and not ended.
+    /// Returns the number of open chunks.
     pub fn open_chunks(&self) -> usize {
         self.assembler.links.open_chunks()
     }
 
-    /// The position of the oldest piece that an open chunk needs.
+    /// Returns the position of the oldest piece that an open chunk needs.
     pub fn oldest_open(&self) -> Option<u64> {
         self.assembler.links.oldest().map(|(_, position)| position)
     }
 
-    /// Gives up every open chunk that begins before `position`: an e-link that says `first` and then no more must not
-    /// keep the card's buffer for ever. Returns how many.
+    /// Gives up every open chunk that begins before `position`: an e-link that begins a chunk and never ends it must
+    /// not hold the card's buffer forever. Returns how many there were.
     pub fn give_up_before(&mut self, position: u64) -> u64 {
         let mut count = 0;
         self.assembler.faults.clear();
@@ -107,18 +107,18 @@ impl ChunkDecoder {
     }
 }
 
-/// Puts sub-chunks together, e-link by e-link.
+/// Assembles sub-chunks, e-link by e-link.
 #[derive(Clone, Debug)]
 struct Assembler {
     links: Links,
     report: ChunkReport,
     faults: Vec<ChunkFault>,
-    /// The block that is taken, counted from the batch's beginning, and the items that it has brought so far.
+    /// Index of the present block, counted from the batch's beginning, and the number of its items so far.
     block: u32,
     items: u16,
 }
 
-/// What of a batch is filled.
+/// The filled part of a batch.
 struct Output<'a> {
     position: u64,
     runs: &'a mut Filled<Run>,
@@ -127,15 +127,15 @@ struct Output<'a> {
     needs_from: &'a mut u64,
 }
 
-/// What of a batch is not filled, and how much of it was used.
+/// The unfilled part of a batch, and how much of it was used.
 struct Spare<'a> {
     position: u64,
     outputs: Zip<IterMut<'a, Run>, IterMut<'a, Scattered>>,
     pieces: &'a mut [Piece],
-    /// The place of the next scattered chunk, and of the next piece, in their arrays.
+    /// Indices of the next scattered chunk, and of the next piece, in their arrays.
     place: u32,
     filled: usize,
-    /// Runs, each with one scattered chunk, and chunks in them.
+    /// Number of runs, each with one scattered chunk, and of chunks in them.
     ended: usize,
     chunks: u64,
     needs_from: u64,
@@ -149,7 +149,7 @@ impl<'a> Spare<'a> {
         Self { position, outputs, pieces, place, filled, ended: 0, chunks: 0, needs_from }
     }
 
-    /// What a sub-chunk with data describes.
+    /// Returns the piece that a sub-chunk with data describes.
     #[inline(always)]
     fn piece(&self, item: SubChunk) -> Piece {
         Piece { position: self.position + u64::from(item.offset), length: Trailer(item.trailer).length() }
@@ -157,7 +157,7 @@ impl<'a> Spare<'a> {
 }
 
 impl Output<'_> {
-    /// What a sub-chunk describes.
+    /// Returns the piece that a sub-chunk describes.
     #[inline]
     fn piece(&self, item: &SubChunk) -> Piece {
         Piece { position: self.position + u64::from(item.offset), length: Trailer(item.trailer).data_bytes() }
@@ -165,7 +165,7 @@ impl Output<'_> {
 }
 
 impl Assembler {
-    /// Assembles what was walked, and prefetches what lies as far in the next batch: that comes soon.
+    /// Assembles the walked blocks, and prefetches the corresponding data of the next batch.
     fn assemble(&mut self, batch: &mut ChunkBatch, mut rest: Rest) {
         let ChunkBatch { position, walked, runs, scattered, pieces, needs_from, .. } = batch;
         let mut out = Output { position: *position, runs, scattered, pieces, needs_from };
@@ -180,11 +180,11 @@ impl Assembler {
         }
     }
 
-    /// Takes blocks, as long as they are of the most frequent kinds: one piece of a large chunk, or the end of a chunk,
-    /// whole ones, and the beginning of a chunk. Returns where the first other one stands.
+    /// Takes blocks while they are of the most frequent kinds: one piece of a large chunk, or the end of a chunk, whole
+    /// ones, and the beginning of a chunk. Returns the index of the first other block.
     ///
-    /// This is done for each block, and memory is hardly slower: what is counted stays in registers, and nothing is
-    /// looked at twice.
+    /// This runs for every block, and memory is hardly slower. Counts therefore stay in registers, and nothing is
+    /// checked twice.
     fn frequent(
         &mut self,
         blocks: &[BlockWalk],
@@ -222,7 +222,7 @@ impl Assembler {
         index
     }
 
-    /// A block that is one piece of a large chunk; false without effect for any other block.
+    /// Handles a block that is one piece of a large chunk. Returns false without effect for any other block.
     #[inline(always)]
     fn goes_on(&mut self, header: BlockHeader, item: SubChunk, index: usize, spare: &mut Spare<'_>) -> bool {
         let is_it = self.links.link(header.elink).assembly.accept_middle(header, Trailer(item.trailer));
@@ -233,7 +233,8 @@ impl Assembler {
         is_it
     }
 
-    /// A block that ends a chunk, brings whole ones, and begins a chunk; false without effect for any other block.
+    /// Handles a block with the end of a chunk, whole chunks, and the beginning of a chunk. Returns false without
+    /// effect for any other block.
     #[inline(always)]
     fn ends(
         &mut self,
@@ -266,7 +267,7 @@ impl Assembler {
         true
     }
 
-    /// A block of any kind.
+    /// Handles a block of any kind.
     #[inline(never)]
     fn any(&mut self, index: usize, block: &BlockWalk, items: &mut [SubChunk], out: &mut Output<'_>) {
         (self.block, self.items) = (index as u32, 0);
@@ -288,8 +289,8 @@ impl Assembler {
         }
     }
 
-    /// A block of whole chunks between any first and any last sub-chunk: those in the middle are items as they are.
-    /// Returns how many sub-chunks before the items are none, and how many items there are.
+    /// Handles a block of whole chunks between any first and any last sub-chunk. Those in the middle are items without
+    /// a change. Returns how many sub-chunks before the items are not items, and how many items there are.
     #[inline]
     fn plain(&mut self, elink: ELink, items: &mut [SubChunk], out: &mut Output<'_>) -> (usize, usize) {
         let [head, middle @ ..] = items else { return (0, 0) };
@@ -307,7 +308,7 @@ impl Assembler {
         (usize::from(!is_head), usize::from(is_head) + middle.len() + usize::from(is_tail))
     }
 
-    /// A block of anything: its items are moved together.
+    /// Handles a block of any sub-chunks, and compacts its items.
     fn odd(&mut self, elink: ELink, items: &mut [SubChunk], out: &mut Output<'_>) -> (usize, usize) {
         let mut count = 0;
         for index in 0..items.len() {
@@ -321,7 +322,7 @@ impl Assembler {
         (0, count)
     }
 
-    /// Makes an item of a sub-chunk; false if the sub-chunk gives no item.
+    /// Converts a sub-chunk to an item. Returns false if it gives none.
     #[inline]
     fn item(&mut self, elink: ELink, item: &mut SubChunk, out: &mut Output<'_>) -> bool {
         let trailer = Trailer(item.trailer);
@@ -352,7 +353,7 @@ impl Assembler {
         true
     }
 
-    /// The last piece of a chunk of so many bytes: its item becomes a scattered one.
+    /// Ends a chunk with its last piece, whose item becomes a scattered one.
     fn end(
         &mut self,
         elink: ELink,
@@ -382,14 +383,14 @@ impl Assembler {
         }
     }
 
-    /// There is no room for a piece: the rest of its chunk is skipped.
+    /// Skips the rest of a chunk if there is no room for a piece.
     #[cold]
     fn no_room(&mut self, elink: ELink) {
         self.links.link(elink).assembly.give_up();
         self.drop_open(elink, ChunkError::Oversize);
     }
 
-    /// The open chunk, if there is one, goes, and why is counted.
+    /// Drops the open chunk, if there is one, and counts the error.
     #[cold]
     fn drop_open(&mut self, elink: ELink, error: ChunkError) {
         self.report.count_error(error);
@@ -398,7 +399,8 @@ impl Assembler {
         self.links.forget(elink);
     }
 
-    /// A block of which nothing is believed, but whose it is if it comes when that e-link's next one is due.
+    /// Handles a damaged block. Nothing in it is trusted, except its e-link if it comes when that e-link's next block
+    /// is due.
     #[cold]
     fn damaged(&mut self, block: &BlockWalk) {
         let error = BlockError::from_u8(block.fault as u8).expect("a walk tells errors by their numbers");
@@ -418,16 +420,16 @@ impl Assembler {
 /// No node.
 const NONE: u32 = u32::MAX;
 
-/// One e-link, in a cache line of its own: each block goes to another one.
+/// One e-link, aligned to a cache line, since each block belongs to another e-link.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 pub(super) struct Link {
     assembly: Assembly,
-    /// The first piece of the open chunk: most have no second one before they end.
+    /// The first piece of the open chunk: most chunks have no second one before they end.
     first: Piece,
-    /// Its pieces so far; 0 if no chunk is open.
+    /// Number of its pieces so far; 0 if no chunk is open.
     pub(super) pieces: u32,
-    /// The chain of the others; nothing but for more than one piece.
+    /// The chain of its other pieces; unused for a single piece.
     head: u32,
     tail: u32,
 }
@@ -438,7 +440,7 @@ struct Node {
     next: u32,
 }
 
-/// All e-links of a card. What the pieces behind the first one need comes from one store.
+/// All e-links of a card. They share one store for the pieces after the first one.
 #[derive(Clone, Debug)]
 pub(super) struct Links {
     links: Box<[Link; ELINKS]>,
@@ -465,11 +467,11 @@ impl Links {
 
     #[inline]
     pub(super) fn link(&mut self, elink: ELink) -> &mut Link {
-        // A remainder that changes nothing: there are as many places. So no place needs to be checked.
+        // The remainder changes nothing, since there are as many places, but makes a bounds check unnecessary.
         &mut self.links[place(elink)]
     }
 
-    /// The first piece of a chunk. Nothing may be open.
+    /// Opens a chunk with its first piece. No chunk may be open.
     #[inline]
     pub(super) fn open(&mut self, elink: ELink, piece: Piece) {
         let link = self.link(elink);
@@ -478,7 +480,7 @@ impl Links {
         self.order.enter(elink);
     }
 
-    /// One more piece of the open chunk; false if there is no room for it.
+    /// Appends a piece to the open chunk. Returns false if there is no room for it.
     #[inline]
     pub(super) fn append(&mut self, elink: ELink, piece: Piece) -> bool {
         let taken = self.free;
@@ -495,10 +497,10 @@ impl Links {
         true
     }
 
-    /// Takes the open chunk off, if there is one, and puts its pieces in order into `out`. Returns how many.
+    /// Closes the open chunk, if there is one, and puts its pieces in order into `out`. Returns how many there are.
     ///
     /// # Panics
-    /// If there is no room for them.
+    /// If `out` has no room for them.
     #[inline]
     pub(super) fn close(&mut self, elink: ELink, out: &mut [Piece]) -> usize {
         let pieces = self.take(elink, out);
@@ -508,7 +510,7 @@ impl Links {
         pieces
     }
 
-    /// Takes the open chunk off, which there is, as [`Self::close`] does, and begins another one with `piece`.
+    /// Closes the open chunk, which must exist, as [`Self::close`] does, and opens another one with `piece`.
     #[inline]
     pub(super) fn close_and_open(&mut self, elink: ELink, piece: Piece, out: &mut [Piece]) -> usize {
         let link = &mut self.links[place(elink)];
@@ -557,27 +559,27 @@ impl Links {
         pieces
     }
 
-    /// How many chunks are open.
+    /// Returns the number of open chunks.
     fn open_chunks(&self) -> usize {
         self.links.iter().filter(|link| link.pieces > 0).count()
     }
 
-    /// The e-link whose chunk has been open for longest, and where that begins.
+    /// Returns the e-link whose chunk has been open the longest, and the position of that chunk.
     pub(super) fn oldest(&self) -> Option<(ELink, u64)> {
         let elink = self.order.first()?;
         Some((elink, self.links[place(elink)].first.position))
     }
 }
 
-/// The place of an e-link in the table. With e-links in order, the paths with the same number of all optical links
-/// would be a multiple of 4 KiB apart, and no cache would keep more than a few of them. The function is its own
+/// Returns the index of an e-link in the table. With e-links in order, the paths with the same number of all optical
+/// links would be a multiple of 4 KiB apart, and no cache would keep more than a few of them. The function is its own
 /// inverse.
 #[inline]
 const fn place(elink: ELink) -> usize {
     (elink.index() ^ elink.index() >> 6) % ELINKS
 }
 
-/// The e-links with an open chunk, in the order in which these began: a ring through [`NO_LINK`].
+/// The e-links with an open chunk, in the order in which the chunks began: a ring through [`NO_LINK`].
 #[derive(Clone, Debug)]
 struct Order(Box<[Neighbours; 2 * ELINKS]>);
 
@@ -588,7 +590,7 @@ struct Neighbours {
     behind: u16,
 }
 
-/// The place of no e-link, where the order begins and ends.
+/// The index that is not an e-link, where the order begins and ends.
 const NO_LINK: u16 = ELINKS as u16;
 
 impl Order {
@@ -602,7 +604,7 @@ impl Order {
         &mut self.0[usize::from(place) % (2 * ELINKS)]
     }
 
-    /// Behind all others.
+    /// Appends an e-link at the end.
     #[inline]
     fn enter(&mut self, elink: ELink) {
         let me = place(elink) as u16;
@@ -611,7 +613,7 @@ impl Order {
         self.of(latest).behind = me;
     }
 
-    /// From where it is to behind all others.
+    /// Moves an e-link to the end.
     #[inline]
     fn renew(&mut self, elink: ELink) {
         self.leave(elink);

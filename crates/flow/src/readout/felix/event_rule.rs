@@ -1,40 +1,40 @@
-//! Where a chunk says to which event it belongs.
+//! The place of the event number in a chunk.
 
 use ropewalk_memory::Payload;
 use ropewalk_wire::felix::ELink;
 use ropewalk_wire::rod;
 
-/// How the head of a chunk is read: each front end has its own format.
+/// How the header of a chunk is read: each front end has its own format.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum EventRule {
-    /// The event's number is a field somewhere in the head, and nothing else is known.
+    /// The event number is a field of the header, and nothing else is known.
     Field(NumberField),
-    /// The head is that of a ROD fragment ([`rod::Header`]): the number is its level-1 id without the count of resets, and
-    /// it has bunch crossing and trigger type. A chunk that does not begin so is malformed.
+    /// The header is that of a ROD fragment ([`rod::Header`]). The number is its level-1 id without the count of
+    /// resets, and it has bunch crossing and trigger type. A chunk that does not begin with such a header is malformed.
     Rod,
 }
 
-/// A field in the head of a chunk that holds the event's number.
+/// A field in the header of a chunk that contains the event number.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub struct NumberField {
-    /// Bytes before the field.
+    /// Offset of the field, in bytes.
     pub offset: u16,
-    /// Bytes of the field, 1 to 8.
+    /// Size of the field in bytes, 1 to 8.
     pub bytes: u8,
     /// Whether its first byte is the most significant one.
     pub is_big_endian: bool,
-    /// Which bits of the field are the number: neighbours. They are moved down.
+    /// The bits of the field that form the number. They are contiguous, and are shifted down.
     pub mask: u64,
 }
 
-/// What the head of a chunk says.
+/// The contents of a chunk's header.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct EventHead {
-    /// The event's number, as the source counts.
+    /// The event number, as the source counts.
     pub number: u64,
-    /// Its bunch crossing, where the head has one.
+    /// The bunch crossing, if the header has one.
     pub bunch_crossing: Option<u16>,
-    /// Its trigger type; 0 where the head has none.
+    /// The trigger type; 0 if the header has none.
     pub trigger_type: u8,
 }
 
@@ -42,7 +42,8 @@ impl EventRule {
     /// A field of 32 bits, little-endian, at the beginning.
     pub const USUAL: Self = Self::Field(NumberField::USUAL);
 
-    /// Bits of the number; `None` if the field has no such size, or the mask has gaps or bits beyond it.
+    /// Returns the number of bits of the event number; `None` if the field's size is invalid, or the mask has gaps or
+    /// bits beyond it.
     pub const fn bits(self) -> Option<u8> {
         match self {
             Self::Field(field) => field.bits(),
@@ -50,7 +51,7 @@ impl EventRule {
         }
     }
 
-    /// Bytes that a chunk must have, so that its head can be read.
+    /// Returns the least number of bytes of a chunk whose header can be read.
     pub const fn head_bytes(self) -> usize {
         match self {
             Self::Field(field) => field.offset as usize + field.bytes as usize,
@@ -58,7 +59,7 @@ impl EventRule {
         }
     }
 
-    /// Reads the head; `None` if the chunk is too short, or does not begin as it should.
+    /// Reads the header; `None` if the chunk is too short, or does not begin with a valid header.
     #[inline]
     pub fn read(self, chunk: &Payload) -> Option<EventHead> {
         match self {
@@ -73,7 +74,7 @@ impl EventRule {
         }
     }
 
-    /// The number alone.
+    /// Reads only the number.
     #[inline]
     pub fn number(self, chunk: &Payload) -> Option<u64> {
         match self {
@@ -82,8 +83,8 @@ impl EventRule {
         }
     }
 
-    /// Makes the head of a source's chunk say this; bits of the head that have no such meaning stay as they are. Nothing
-    /// is written where the chunk is too short.
+    /// Writes this header to a source's chunk. Other bits of the header stay as they are. Nothing is written if the
+    /// chunk is too short.
     pub fn write(self, head: EventHead, source: u32, chunk: &mut [u8]) {
         let Some(place) = chunk.get_mut(..self.head_bytes()) else { return };
         match self {
@@ -122,7 +123,7 @@ impl NumberField {
         Some((self.word(field) & self.mask) >> self.mask.trailing_zeros())
     }
 
-    /// The field in the first bytes of these.
+    /// Returns the field in these bytes.
     const fn word(self, bytes: [u8; 8]) -> u64 {
         if self.is_big_endian {
             u64::from_be_bytes(bytes) >> (64 - 8 * self.bytes as u32)
@@ -143,16 +144,16 @@ impl NumberField {
     }
 }
 
-/// The rules of a card's e-links: one for all that have none of their own.
+/// The rules of a card's e-links: a default, and individual rules.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventRules {
     usual: EventRule,
-    /// In the order of the e-links.
+    /// Individual rules, in the order of the e-links.
     own: Vec<(ELink, EventRule)>,
 }
 
 impl EventRules {
-    /// The rule of an e-link.
+    /// Returns the rule of an e-link.
     pub fn of(&self, elink: ELink) -> EventRule {
         match self.own.binary_search_by_key(&elink, |&(own, _)| own) {
             Ok(place) => self.own[place].1,
@@ -160,7 +161,7 @@ impl EventRules {
         }
     }
 
-    /// The same, but for one e-link that has a rule of its own.
+    /// Adds an individual rule for one e-link.
     #[must_use]
     pub fn with(mut self, elink: ELink, rule: EventRule) -> Self {
         match self.own.binary_search_by_key(&elink, |&(own, _)| own) {
@@ -172,7 +173,7 @@ impl EventRules {
 }
 
 impl From<EventRule> for EventRules {
-    /// One rule for all.
+    /// Creates a default rule for all e-links.
     fn from(usual: EventRule) -> Self {
         Self { usual, own: Vec::new() }
     }
@@ -215,7 +216,7 @@ mod tests {
     #[test]
     fn the_header_of_a_rod_fragment_says_number_crossing_and_type_however_it_is_cut() {
         let mut chunk = rod::Header::new(0x0076_0001, 0x00ab_cdef, 0x123, 0x84).to_bytes().to_vec();
-        // The event counter was reset three times: that is no part of the number.
+        // The event counter was reset three times, which is not part of the number.
         chunk[23] = 3;
         chunk.extend([1, 2, 3, 4]);
         let head = EventHead { number: 0x00ab_cdef, bunch_crossing: Some(0x123), trigger_type: 0x84 };

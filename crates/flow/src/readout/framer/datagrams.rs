@@ -1,4 +1,4 @@
-//! Frames of any description in datagrams: one in each, several in each, or one in several.
+//! Frames of any description in datagrams: one frame or several per datagram, or one frame in several datagrams.
 
 use super::described::{Describer, FrameCounts};
 use super::gatherer::Gatherer;
@@ -17,8 +17,8 @@ use std::hash::DefaultHasher;
 
 /// Finds the frames in the datagrams of one source.
 ///
-/// The bytes do not tell the format, and senders cannot be held back: a datagram that is no frame is counted under its
-/// cause, and the next one is looked at afresh. `F` is what describes the frames: for a layout an
+/// The bytes do not reveal the format, and senders cannot be held back. A datagram that is not a frame is counted under
+/// its cause, and the next one is parsed independently. `F` describes the frames: for a layout it is an
 /// [`Arc`](std::sync::Arc) of its [`Plan`](ropewalk_wire::layout::Plan).
 #[derive(Debug)]
 pub struct DatagramFramer<F> {
@@ -26,30 +26,30 @@ pub struct DatagramFramer<F> {
     describer: Describer,
     limits: FramerLimits,
     assembly: Option<Assembly<Slice>>,
-    /// Where datagrams have numbers that go on one by one.
+    /// Present if the datagrams have consecutive numbers.
     reorder: Option<Reorder<Numbered>>,
     counting: Counting,
-    /// For sources whose events come in several frames.
+    /// Used for sources whose events come in several frames.
     gatherer: Gatherer,
 }
 
-/// What a source's datagrams are waited for.
+/// Limits of waiting for datagrams.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct DatagramLimits {
-    /// How long the other datagrams of a frame are waited for where it is sent in several.
+    /// How long to wait for the other datagrams of a frame that is sent in several.
     pub pieces_timeout: Duration,
-    /// So many frames are put together at a time where each is sent in several datagrams; when another one begins, the oldest is
-    /// given up.
+    /// The most frames that are assembled at a time if each is sent in several datagrams. When a further one begins,
+    /// the oldest is given up.
     pub open_frames: usize,
-    /// So many datagrams wait at a time for others that they overtook; 0 where none does.
+    /// The most datagrams that wait at a time for others that they overtook; 0 if none waits.
     pub reorder: usize,
     /// How long each of them waits.
     pub reorder_timeout: Duration,
-    /// Which of their numbers tells their order.
+    /// Which of their numbers determines their order.
     pub counting: Counting,
 }
 
-/// A datagram that waits, and the number of its last frame.
+/// A waiting datagram, and the number of its last frame.
 #[derive(Debug)]
 struct Numbered {
     last: u64,
@@ -57,7 +57,7 @@ struct Numbered {
 }
 
 impl DatagramLimits {
-    /// Where nothing else is said.
+    /// The default limits.
     pub const USUAL: Self = Self {
         pieces_timeout: Duration::from_millis(100),
         open_frames: 64,
@@ -68,7 +68,7 @@ impl DatagramLimits {
 }
 
 impl<F: Framing> DatagramFramer<F> {
-    /// A framer for the datagrams of this source.
+    /// Creates a framer for the datagrams of this source.
     pub fn new(source: SourceId, framing: F, limits: FramerLimits, waits: DatagramLimits) -> Self {
         let most = framing.most().min(limits.max_fragment as usize);
         let is_in_pieces = framing.comes_in_pieces();
@@ -85,24 +85,24 @@ impl<F: Framing> DatagramFramer<F> {
         Self { describer, framing, limits, assembly, reorder, counting: waits.counting, gatherer: Gatherer::default() }
     }
 
-    /// The same where frames that say no number are counted from `first` on, and not from 1.
+    /// Counts frames without a number from `first` on instead of 1.
     #[must_use]
     pub fn counting_from(mut self, first: u64) -> Self {
         self.describer = Describer::new(self.describer.source(), &self.framing, first);
         self
     }
 
-    /// Whose datagrams they are.
+    /// Returns the source of the datagrams.
     pub const fn source(&self) -> SourceId {
         self.describer.source()
     }
 
-    /// What describes them.
+    /// Returns the description of the frames.
     pub const fn framing(&self) -> &F {
         &self.framing
     }
 
-    /// What was seen beside the frames since it was asked last.
+    /// Returns the counts since the last call, besides those of frames.
     pub const fn take_counts(&mut self) -> FrameCounts {
         let mut counts = core::mem::replace(&mut self.describer.counts, FrameCounts::NONE);
         if let Some(reorder) = &mut self.reorder {
@@ -111,8 +111,8 @@ impl<F: Framing> DatagramFramer<F> {
         self.gatherer.add_counts(counts)
     }
 
-    /// A datagram came; `is_cut` where it was longer than the room that was given to it. Its frames are appended to `out`,
-    /// and in the place of each that is lost an entry with the cause, as in [`Framer::next_batch`](super::Framer::next_batch).
+    /// Parses a datagram; `is_cut` says that it was longer than its buffer. Appends its frames to `out`, and for each
+    /// lost one an entry with the cause, as [`Framer::next_batch`](super::Framer::next_batch) does.
     pub fn push(&mut self, now: Instant, datagram: Slice, is_cut: bool, out: &mut Vec<Received>) {
         if self.assembly.is_some() {
             self.push_piece(now, datagram, is_cut, out);
@@ -124,13 +124,14 @@ impl<F: Framing> DatagramFramer<F> {
         self.gatherer.give_whole(out);
     }
 
-    /// A datagram came that holds nothing.
+    /// Handles an empty datagram.
     pub fn push_empty(&mut self, out: &mut Vec<Received>) {
         self.give_up(Cause::ShortPacket, out);
         self.gatherer.give_whole(out);
     }
 
-    /// The numbers of a datagram's first and last frame; `None` if their order does not matter, or they cannot be read.
+    /// Returns the numbers of a datagram's first and last frame; `None` if their order does not matter, or they cannot
+    /// be read.
     fn numbers_of(&self, datagram: &[u8], is_cut: bool) -> Option<(u64, u64)> {
         self.reorder.as_ref().filter(|_| !is_cut)?;
         let (mut rest, mut numbers) = (datagram, None);
@@ -145,7 +146,7 @@ impl<F: Framing> DatagramFramer<F> {
         numbers
     }
 
-    /// Takes a datagram in its turn, and what waited for it.
+    /// Parses a datagram when its turn comes, and those that waited for it.
     fn push_in_order(&mut self, now: Instant, first: u64, one: Numbered, out: &mut Vec<Received>) {
         let Some(reorder) = &mut self.reorder else { return };
         if reorder.is_next(first) {
@@ -155,11 +156,12 @@ impl<F: Framing> DatagramFramer<F> {
         if let Some(behind) = reorder.put(now, first, one) {
             self.push_frames(now, behind.datagram, false, out);
         }
-        // What it overtook may have come too, and wait in the socket for this process to run.
+        // The datagrams that it overtook may have arrived too, and still be in the socket until this process runs.
         self.push_waiting(now, false, out);
     }
 
-    /// Takes the datagrams that need not wait any more; `is_all` where all that came until now was pushed.
+    /// Parses the datagrams that no longer need to wait. `is_all` says that all datagrams that arrived until now were
+    /// pushed.
     fn push_waiting(&mut self, now: Instant, is_all: bool, out: &mut Vec<Received>) {
         while let Some(reorder) = &mut self.reorder
             && let Some((number, Numbered { last, datagram })) = reorder.pop(is_all.then_some(now))
@@ -175,7 +177,8 @@ impl<F: Framing> DatagramFramer<F> {
         let (mut rest, mut search, mut is_skipping) = (datagram, Search::default(), false);
         loop {
             match self.framing.front(&rest[..], &mut search) {
-                // A cut datagram lost the end of its last frame, or ends just behind it: that cannot be known.
+                // A cut datagram lost the end of its last frame, or ends just behind it; these cases cannot be
+                // distinguished.
                 Front::Frame { bytes } if is_cut && bytes == rest.len() => return self.give_up(Cause::Truncated, out),
                 Front::Frame { bytes } if bytes > self.limits.max_fragment as usize => {
                     return self.give_up(Cause::Oversize, out);
@@ -218,7 +221,7 @@ impl<F: Framing> DatagramFramer<F> {
             return self.give_up(Cause::Malformed, out);
         }
         if is_cut {
-            // The frame is given up when its time is over: other pieces of it are on their way.
+            // The frame is given up after its time-out: other pieces of it are on their way.
             self.describer.counts.skipped_bytes += datagram.len() as u64;
             return;
         }
@@ -232,13 +235,14 @@ impl<F: Framing> DatagramFramer<F> {
         }
     }
 
-    /// Everything that came until now was pushed: datagrams that have waited long enough for others that they overtook go on.
+    /// Releases datagrams that have waited long enough for others that they overtook. All datagrams that arrived until
+    /// now must have been pushed.
     pub fn end_waits(&mut self, now: Instant, out: &mut Vec<Received>) {
         self.push_waiting(now, true, out);
     }
 
-    /// Time passes, and everything that came until now was pushed: frames whose other datagrams did not come are given up, and
-    /// an event whose other frames did not come is whole.
+    /// Applies the time-outs. All datagrams that arrived until now must have been pushed. Frames whose other datagrams
+    /// did not arrive are given up, and an event whose other frames did not arrive is complete.
     pub fn advance(&mut self, now: Instant, out: &mut Vec<Received>) {
         self.end_waits(now, out);
         let expired = self.assembly.as_mut().map_or(0, |assembly| assembly.expire(now));
@@ -252,7 +256,7 @@ impl<F: Framing> DatagramFramer<F> {
         }
     }
 
-    /// When [`DatagramFramer::advance`] is due even if nothing comes.
+    /// Returns when [`DatagramFramer::advance`] is due even without input.
     pub fn next_deadline(&self) -> Option<Instant> {
         let pieces = self.assembly.as_ref().and_then(Assembly::next_deadline);
         let frames = self.limits.gather.and_then(|timeout| self.gatherer.next_deadline(timeout));
@@ -260,13 +264,13 @@ impl<F: Framing> DatagramFramer<F> {
         pieces.into_iter().chain(frames).chain(overtaking).min()
     }
 
-    /// Frames of which some datagrams came and others did not yet.
+    /// Returns the number of frames of which some datagrams have arrived and others have not.
     pub fn unfinished(&self) -> usize {
         self.assembly.as_ref().map_or(0, Assembly::unfinished)
     }
 
-    /// Nothing more comes: what waits goes on, frames that are not whole are given up, and the event whose frames were gathered is
-    /// appended, if there is one.
+    /// Ends the input: waiting datagrams are parsed, incomplete frames are given up, and the event whose frames were
+    /// gathered is appended, if there is one.
     pub fn end(&mut self, now: Instant, out: &mut Vec<Received>) {
         self.reorder.iter_mut().for_each(Reorder::flush);
         self.push_waiting(now, true, out);
@@ -277,7 +281,7 @@ impl<F: Framing> DatagramFramer<F> {
         self.gatherer.give(out);
     }
 
-    /// Drops what waits, what is not whole and what was gathered, and says how many fragments that were.
+    /// Drops waiting datagrams, incomplete frames and gathered frames. Returns how many fragments they were.
     pub fn abandon(&mut self) -> u64 {
         let unfinished = self.assembly.as_mut().map_or(0, Assembly::give_up_all);
         let waiting = self.reorder.as_mut().map_or(0, Reorder::clear);
@@ -294,23 +298,23 @@ impl<F: Framing> DatagramFramer<F> {
     }
 }
 
-/// A frame may have one piece for so many bytes of the longest frame, and at least [`LEAST_PIECES`].
+/// Bytes of the longest frame per piece that a frame may have; at least [`LEAST_PIECES`] are allowed.
 const BYTES_PER_PIECE: usize = 512;
 const LEAST_PIECES: usize = 1024;
 const MOST_PIECES: usize = 8192;
 
-/// So many pieces of a frame that was done are known again.
+/// Number of pieces of a completed frame that are recognised when they are repeated.
 const KNOWN_PIECES: usize = 8;
 
-/// So many bytes at the begin, in the middle and at the end of a body tell it from another one.
+/// Number of bytes at the beginning, in the middle and at the end of a body that distinguish it from another one.
 const SAMPLE: usize = 16;
 
 /// The bytes of a datagram.
 pub(crate) trait Piece: Deref<Target = [u8]> {
-    /// What a frame is put together to.
+    /// The result of assembling a frame.
     type Whole: Default;
 
-    /// Appends the bytes behind the first `skipped` ones.
+    /// Appends the bytes after the first `skipped` ones.
     fn append_to(self, whole: &mut Self::Whole, skipped: usize);
 }
 
@@ -333,7 +337,7 @@ impl Piece for Vec<u8> {
     }
 }
 
-/// A frame of which something came.
+/// A frame of which some pieces have arrived.
 #[derive(Debug)]
 struct Unfinished<P> {
     frame: u64,
@@ -341,29 +345,29 @@ struct Unfinished<P> {
     /// Bytes of the bodies.
     bytes: usize,
     whole: Option<u64>,
-    /// The datagrams with their places, in the order of these.
+    /// The datagrams with their places, in the order of the places.
     pieces: Vec<(u64, P)>,
     header: usize,
 }
 
-/// A frame that was whole or given up.
+/// A frame that was completed or given up.
 #[derive(Debug)]
 struct Done {
     frame: u64,
     at: Instant,
-    /// Its first pieces, where it was whole: their places, and digests of their bytes.
+    /// The places and digests of its first pieces, if it was completed.
     pieces: ArrayVec<(u64, u64), KNOWN_PIECES>,
 }
 
 impl Done {
-    /// Whether a piece has other bytes than the one of this frame.
+    /// Whether a piece has other bytes than the known one of this frame.
     fn contradicts(&self, head: &PieceHead, datagram: &[u8]) -> bool {
         let known = self.pieces.iter().find(|(place, _)| *place == head.place);
         known.is_some_and(|&(_, known)| known != digest(datagram, head.header))
     }
 }
 
-/// What tells a body from another one, most probably.
+/// Returns a digest that most probably distinguishes a body from another one.
 fn digest(datagram: &[u8], header: usize) -> u64 {
     let body = datagram.get(header..).unwrap_or_default();
     let mut hasher = DefaultHasher::new();
@@ -374,39 +378,40 @@ fn digest(datagram: &[u8], header: usize) -> u64 {
     hasher.finish()
 }
 
-/// What came of a piece.
+/// The result of placing a piece.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Placed<W> {
-    /// Its frame is whole.
+    /// Its frame is complete.
     Whole(W),
-    /// Others are needed.
+    /// Other pieces are missing.
     Waits,
-    /// It was there already, or its frame was done.
+    /// The piece was already present, or its frame was completed or given up.
     Repeated,
     /// Its frame is given up, for this cause.
     GivenUp(Cause),
 }
 
-/// Assembles frames that come in the bodies of several datagrams, without a copy. The number of open frames is limited, and so are
-/// the bytes and pieces of each.
+/// Assembles frames that come in the bodies of several datagrams, without a copy. The number of open frames is limited,
+/// and so are the bytes and pieces of each.
 ///
-/// A piece of a frame that was completed shortly before is a repetition. A piece that comes after the time-out of its frame, or with
-/// other bytes than before, belongs to another frame with the same number: the sender was restarted.
+/// A piece of a frame that was completed shortly before is a repetition. A piece that comes after the time-out of its
+/// frame, or with other bytes than before, belongs to another frame with the same number: the sender was restarted.
 #[derive(Debug)]
 pub(crate) struct Assembly<P> {
     most: usize,
     most_pieces: usize,
     timeout: Duration,
     unfinished: Vec<Unfinished<P>>,
-    /// Places for the pieces of further frames.
+    /// Unused arrays for the pieces of further frames.
     spare: Vec<Vec<(u64, P)>>,
-    /// Frames that were done, twice as many as can be open.
+    /// Frames that were completed or given up, twice as many as can be open.
     done: Vec<Done>,
     next_done: usize,
 }
 
 impl<P: Piece> Assembly<P> {
-    /// Frames of at most `most` bytes, `open` of them at a time, which are given up when they are not whole after `timeout`.
+    /// Creates an assembly of up to `open` frames at a time, of at most `most` bytes each. Frames that are incomplete
+    /// after `timeout` are given up.
     pub(crate) fn new(most: usize, open: usize, timeout: Duration) -> Self {
         let open = open.max(1);
         let most_pieces = (most / BYTES_PER_PIECE + 1).clamp(LEAST_PIECES, MOST_PIECES);
@@ -414,14 +419,14 @@ impl<P: Piece> Assembly<P> {
         Self { most, most_pieces, timeout, unfinished, spare: Vec::new(), done, next_done: 0 }
     }
 
-    /// Allocates places for all pieces at once.
+    /// Allocates the arrays for all pieces at once.
     fn preallocated(mut self) -> Self {
         self.spare.resize_with(self.unfinished.capacity(), || Vec::with_capacity(self.most_pieces));
         self
     }
 
-    /// Takes a datagram with its header. If it begins another frame than there are places for, the oldest one's loss is
-    /// reported to `lost`.
+    /// Places a datagram with its header. If it begins a frame for which there is no room, the loss of the oldest frame
+    /// is reported to `lost`.
     pub(crate) fn place(
         &mut self,
         now: Instant,
@@ -433,7 +438,7 @@ impl<P: Piece> Assembly<P> {
         let known = self.unfinished.iter().position(|unfinished| unfinished.frame == head.frame);
         let index = match known {
             Some(index) if self.unfinished[index].contradicts(head, &datagram) => {
-                // Another frame with the same number.
+                // The piece belongs to another frame with the same number.
                 self.unfinished.swap_remove(index).release(&mut self.spare);
                 lost(Cause::PiecesMissing);
                 self.begin(now, head, lost)
@@ -475,13 +480,13 @@ impl<P: Piece> Assembly<P> {
         self.unfinished.len() - 1
     }
 
-    /// Whether this piece is of a frame that was done no longer ago than frames are waited for.
+    /// Whether this piece belongs to a frame that was completed or given up within the last time-out.
     fn was_done(&self, now: Instant, head: &PieceHead, datagram: &[u8]) -> bool {
         let is_it = |done: &Done| done.frame == head.frame && now <= done.at.after(self.timeout);
         self.done.iter().any(|done| is_it(done) && !done.contradicts(head, datagram))
     }
 
-    /// A frame is done; where it is whole, with digests of its pieces.
+    /// Ends a frame; if it is complete, with digests of its pieces.
     fn end(&mut self, now: Instant, index: usize, pieces: ArrayVec<(u64, u64), KNOWN_PIECES>) {
         let unfinished = self.unfinished.swap_remove(index);
         let done = Done { frame: unfinished.frame, at: now, pieces };
@@ -494,14 +499,14 @@ impl<P: Piece> Assembly<P> {
         unfinished.release(&mut self.spare);
     }
 
-    /// Nothing more comes: gives up all frames that are not whole, and says how many those are.
+    /// Gives up all incomplete frames at the end of the input. Returns how many there were.
     pub(crate) fn give_up_all(&mut self) -> usize {
         let count = self.unfinished.len();
         self.unfinished.drain(..).for_each(|unfinished| unfinished.release(&mut self.spare));
         count
     }
 
-    /// Gives up the frames whose time is over; says how many those are.
+    /// Gives up the frames whose time-out has passed. Returns how many there were.
     pub(crate) fn expire(&mut self, now: Instant) -> usize {
         let before = self.unfinished.len();
         for index in (0..before).rev() {
@@ -513,12 +518,12 @@ impl<P: Piece> Assembly<P> {
         before - self.unfinished.len()
     }
 
-    /// When the next frame's time is over.
+    /// Returns when the next frame times out.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.unfinished.iter().map(|unfinished| unfinished.begun.after(self.timeout)).min()
     }
 
-    /// Frames of which something is there.
+    /// Returns the number of open frames.
     pub(crate) const fn unfinished(&self) -> usize {
         self.unfinished.len()
     }
@@ -530,25 +535,25 @@ enum Put {
 }
 
 impl<P: Piece> Unfinished<P> {
-    /// Whether a piece with the same place and other bytes is there already.
+    /// Whether a piece with the same place and other bytes is already present.
     fn contradicts(&self, head: &PieceHead, datagram: &P) -> bool {
         let at = self.pieces.partition_point(|(place, _)| *place < head.place);
         self.pieces.get(at).is_some_and(|(place, there)| *place == head.place && **there != **datagram)
     }
 
-    /// The places of its first pieces, and digests of their bytes.
+    /// Returns the places and digests of its first pieces.
     fn digests(&self) -> ArrayVec<(u64, u64), KNOWN_PIECES> {
         let first = self.pieces.iter().take(KNOWN_PIECES);
         first.map(|(place, datagram)| (*place, digest(datagram, self.header))).collect()
     }
 
-    /// Lets go of its pieces, and gives the room for them back.
+    /// Drops its pieces, and returns the memory to `spare`.
     fn release(mut self, spare: &mut Vec<Vec<(u64, P)>>) {
         self.pieces.clear();
         spare.push(self.pieces);
     }
 
-    /// Puts a piece to its place.
+    /// Puts a piece in its place.
     fn put(
         &mut self,
         head: &PieceHead,
@@ -575,7 +580,7 @@ impl<P: Piece> Unfinished<P> {
         Ok(Put::Once)
     }
 
-    /// Whether all of it is there.
+    /// Whether the frame is complete.
     fn is_whole(&self, head: &PieceHead) -> Result<bool, Cause> {
         let Some(whole) = self.whole else { return Ok(false) };
         let last = self.pieces.last().map_or(0, |(place, _)| *place);
@@ -591,7 +596,7 @@ impl<P: Piece> Unfinished<P> {
         if is_right { Ok(true) } else { Err(Cause::PiecesMissing) }
     }
 
-    /// Whether each body begins where the one before it ends.
+    /// Whether each body begins where the previous one ends.
     fn is_gapless(&self) -> bool {
         let mut next = 0;
         self.pieces.iter().all(|(place, datagram)| {
@@ -601,7 +606,7 @@ impl<P: Piece> Unfinished<P> {
         })
     }
 
-    /// The first datagram, and the bodies of the others.
+    /// Joins the first datagram and the bodies of the others.
     fn join(&mut self) -> P::Whole {
         let (header, mut whole) = (self.header, P::Whole::default());
         for (index, (_, datagram)) in self.pieces.drain(..).enumerate() {

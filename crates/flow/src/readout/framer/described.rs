@@ -1,4 +1,4 @@
-//! What is known of a frame when it was found: by what it says, what it said before, and when it came.
+//! Description of a frame when it is found: from its contents, from earlier frames, and from its time of arrival.
 
 use super::gatherer::{Gatherer, Place};
 use super::order::Order;
@@ -8,33 +8,33 @@ use ropewalk_memory::{ByteQueue, Payload};
 use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::framing::{Fields, Framing, Tick, Widths, Window};
 
-/// What was seen beside the frames of a source.
+/// Counts of a source, besides those of its frames.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct FrameCounts {
     /// Frames that the source's own numbering shows to be missing.
     pub missing: u64,
-    /// Frames that were reported missing before, and are not: they came late, or a number that showed a gap was wrong.
+    /// Frames that were first reported missing and are not: they came late, or a number that showed a gap was wrong.
     pub found: u64,
-    /// Frames whose own number is the last one or lies behind it.
+    /// Frames whose own number is the last one or lower.
     pub out_of_order: u64,
-    /// Frames that were reported out of order before, and are not: the source's own numbering began anew with them.
+    /// Frames that were first reported out of order and are not: the source's own numbering restarted with them.
     pub forgiven: u64,
-    /// How often the source's own numbering began anew.
+    /// How often the source's own numbering restarted.
     pub restarts: u64,
-    /// Bytes that were no frame.
+    /// Bytes that did not belong to a frame.
     pub skipped_bytes: u64,
     /// Bytes that the format puts between frames.
     pub filler_bytes: u64,
-    /// Datagrams of pieces that were there already, or whose frame was done; frames of an event that were.
+    /// Datagrams of pieces that were already present, or whose frame was done; repeated frames of an event.
     pub repeated: u64,
-    /// Frames that fell apart into the fragments of several events.
+    /// Frames that were divided into the fragments of several events.
     pub divided: u64,
-    /// Frames that went on with the fragment of the frame before them.
+    /// Frames that were appended to the fragment of the previous frame.
     pub gathered: u64,
 }
 
 impl FrameCounts {
-    /// Nothing.
+    /// All counts zero.
     pub const NONE: Self = Self {
         missing: 0,
         found: 0,
@@ -48,7 +48,7 @@ impl FrameCounts {
         gathered: 0,
     };
 
-    /// The frame counted last as out of order was not: corrects the count, which may have been fetched since.
+    /// Takes back the last count of a frame out of order. The count may have been fetched since.
     pub(super) const fn take_back_out_of_order(&mut self) {
         match self.out_of_order.checked_sub(1) {
             Some(others) => self.out_of_order = others,
@@ -61,17 +61,17 @@ impl FrameCounts {
 #[derive(Debug)]
 pub(super) struct Describer {
     source: SourceId,
-    /// What the board calls itself; nothing where its frames name their kinds instead.
+    /// The board's name for itself; `None` if its frames name their kinds instead.
     board: Option<u32>,
     clock: WideClock,
     order: Order,
-    /// The number of the last frame, of a source that numbers nothing.
+    /// The number of the last frame, for a source without numbers.
     count: u64,
     pub(super) counts: FrameCounts,
 }
 
 impl Describer {
-    /// Frames that say no number are counted from `first` on.
+    /// Creates a describer. Frames without a number are counted from `first` on.
     pub(super) fn new(source: SourceId, framing: &impl Framing, first: u64) -> Self {
         let widths = framing.widths();
         Self {
@@ -88,7 +88,8 @@ impl Describer {
         self.source
     }
 
-    /// Takes a whole frame that came at `now`: appends it with its description, or puts it to the others of its event.
+    /// Takes a whole frame that arrived at `now`: appends it with its description, or adds it to the other frames of
+    /// its event.
     pub(super) fn take(
         &mut self,
         framing: &impl Framing,
@@ -117,7 +118,8 @@ impl Describer {
         gatherer.put(now, frame, place, limits.max_fragment, out);
     }
 
-    /// Describes a whole frame that says this and came at `now`; and whether the numbering starts again with it.
+    /// Describes a whole frame with these fields that arrived at `now`, and returns whether the numbering restarts with
+    /// it.
     #[inline(always)]
     pub(super) fn describe(
         &mut self,
@@ -145,8 +147,9 @@ impl Describer {
         if let Some(number) = fields.sequence {
             self.order.look_at(number, &mut self.counts);
         }
-        // A source that numbers nothing, or each kind of frame for itself, is numbered in the order in which it came, from the
-        // run's first number on. So are events that were built before, which a file need not have in order.
+        // A source without numbers, or with separate numbers for each kind of frame, is numbered in the order of
+        // arrival, from the run's first number on. The same holds for events that were built before, which need not be
+        // in order in a file.
         self.count = self.count.wrapping_add(1);
         let number = fields.event.or(fields.sequence).filter(|_| self.board.is_some() && !fields.is_whole_event);
         let meta = FragmentMeta {
@@ -162,17 +165,17 @@ impl Describer {
     }
 }
 
-/// A clock of few bits, made wide.
+/// Extends a clock of few bits to 64 bits.
 ///
-/// From one frame to the next it may have wrapped once, which its own bits show. If the source was silent for longer
-/// than its clock takes to wrap, the time of arrival says how often it did: so that time must stand still while a
-/// source is not read, or its earlier frames seem to come from later.
+/// Between two frames the clock may have wrapped once, which its own bits show. If the source was silent for longer
+/// than its clock takes to wrap, the time of arrival shows how often it wrapped. The time of arrival must therefore
+/// stand still while a source is not read, or its earlier frames seem to come from later.
 #[derive(Clone, Debug)]
 pub(super) struct WideClock {
     tick: Tick,
-    /// Bits that a 64-bit number has beyond the clock.
+    /// Number of bits that a 64-bit number has beyond the clock.
     unused: u32,
-    /// The last time, made wide, and when it came.
+    /// The last extended time, and its time of arrival.
     last: Option<(u64, Instant)>,
 }
 
@@ -195,7 +198,7 @@ impl WideClock {
         let range = (u64::MAX >> self.unused) + 1;
         let ahead = ticks.wrapping_sub(last) & (range - 1);
         let silence = if now == heard { 0 } else { self.tick.ticks_in(now.since(heard).as_nanos() as u64) };
-        // Frames that come soon after each other may overtake each other by a little.
+        // Frames at short intervals may overtake each other slightly.
         let behind = range - ahead;
         if behind <= range / 8 && silence < range / 2 {
             return last.saturating_sub(behind);
@@ -246,7 +249,7 @@ impl Window for Held<'_> {
     }
 }
 
-/// The pieces without their first `at` bytes.
+/// Returns the pieces without their first `at` bytes.
 fn behind<'a>(pieces: impl Iterator<Item = &'a [u8]>, at: usize) -> impl Iterator<Item = &'a [u8]> {
     let mut skip = at;
     pieces.filter_map(move |piece| {

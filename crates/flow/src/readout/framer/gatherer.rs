@@ -1,4 +1,5 @@
-//! Between frames and events: a gatherer makes one fragment of several frames, a divider makes several fragments of one frame.
+//! Maps frames to events: a gatherer makes one fragment of several frames, a divider makes several fragments of one
+//! frame.
 
 use super::described::{Held, WideClock};
 use super::{FrameCounts, given_up};
@@ -10,10 +11,10 @@ use ropewalk_terms::{Cause, Instant, SourceId};
 use ropewalk_wire::framing::{Fields, Framing, MOST_PIECES, Piece, PieceKey, Splitter};
 use std::collections::VecDeque;
 
-/// How long the next frame of an event is waited for, where nothing else is said.
+/// Default time to wait for the next frame of an event.
 pub const GATHER_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// What a frame says of its place among the others of its event.
+/// The fields of a frame that determine its place in its event.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     /// [`Fields::place`].
@@ -22,7 +23,7 @@ pub(super) struct Place {
     is_last: Option<bool>,
     /// [`Fields::sequence`].
     sequence: Option<u64>,
-    /// Frames before it are lost, as the source's own numbering shows.
+    /// Whether frames before it are lost, as the source's own numbering shows.
     is_behind_gap: bool,
 }
 
@@ -31,68 +32,69 @@ impl Place {
         Self { place: fields.place, is_last: fields.is_last, sequence: fields.sequence, is_behind_gap }
     }
 
-    /// Whether the frame is the one before it once more.
+    /// Whether the frame is a repetition of the previous one.
     fn repeats(&self, before: &Self) -> bool {
         let is_same = self.sequence.is_some() && self.sequence == before.sequence;
         is_same || self.place.is_some() && self.place <= before.place
     }
 
-    /// How many frames are missing in front of it, by its place; `next` is the place that it should have.
+    /// Returns how many frames are missing in front of it, by its place; `next` is the expected place.
     fn missing(&self, next: u32) -> u32 {
         self.place.map_or(0, |place| place.saturating_sub(next))
     }
 
-    /// Whether frames are missing between the one before it and this one.
+    /// Whether frames are missing between the previous frame and this one.
     fn is_behind(&self, before: &Self) -> bool {
         if self.place.is_some() { self.missing(before.next()) > 0 } else { self.is_behind_gap }
     }
 
-    /// The place of the frame behind it.
+    /// Returns the place of the next frame.
     fn next(&self) -> u32 {
         self.place.map_or(0, |place| place.saturating_add(1))
     }
 }
 
-/// The event whose frames come.
+/// The event whose frames are arriving.
 #[derive(Debug)]
 struct Open {
     number: u64,
-    /// What came of it, or the entry of what was given up.
+    /// The frames so far, or the entry for a fragment that was given up.
     fragment: Received,
-    /// Of its last frame.
+    /// The place of its last frame.
     place: Place,
     heard: Instant,
-    /// Nothing more comes of it.
+    /// Whether the event is complete.
     is_whole: bool,
 }
 
 /// Gathers the frames of one source.
 ///
-/// Frames of one event that follow each other become one fragment, where a source sends an event in several.
+/// Consecutive frames of one event become one fragment, if a source sends an event in several frames.
 ///
 /// ```text
-///  put(frame) --> goes on with the event that is open: behind what is there of it
-///             \-> is of another one: that one is open now, and the one before leaves
+///  put(frame) --> continues the open event: appended to its frames
+///             \-> belongs to another event: that one is open now, and the previous one leaves
 /// ```
-/// An event is whole when its last frame says so, when another one begins, when the connection ends, or when nothing came for
-/// a while. What is known to be missing in it is flagged ([`FragmentFlags::FRAMES_MISSING`]), and what comes behind it is late.
+/// An event is complete when its last frame says so, when another event begins, when the connection ends, or after a
+/// period of silence. If frames of it are known to be missing it is flagged ([`FragmentFlags::FRAMES_MISSING`]). Frames
+/// that arrive after it are late.
 #[derive(Debug, Default)]
 pub(super) struct Gatherer {
     open: Option<Open>,
-    /// The event that left last.
+    /// The event that was passed on last.
     left: Option<u64>,
-    /// When the source could not be heard, last: a frame that came before may be looked at only now.
+    /// When the source last could not be received. A frame that arrived before may be processed only now.
     unheard: Instant,
-    /// Frames that went on with an event that was open.
+    /// Number of frames that were appended to an open event.
     gathered: u64,
-    /// Frames that came twice, one right behind the other.
+    /// Number of frames that were immediately repeated.
     repeated: u64,
-    /// Frames that their places show to be missing, of a source that does not number them otherwise.
+    /// Number of frames that are missing by their places, for a source that does not number them otherwise.
     missing: u64,
 }
 
 impl Gatherer {
-    /// A frame that came at `now`: at most one entry is appended, that of the event before it or of a frame that came too
+    /// Takes a frame that arrived at `now`. At most one entry is appended: the previous event, or a frame that came too
     /// late. A fragment that becomes longer than `most` bytes is given up.
     pub(super) fn put(&mut self, now: Instant, frame: Received, place: Place, most: u32, out: &mut Vec<Received>) {
         let number = frame.meta.raw_id;
@@ -133,7 +135,7 @@ impl Gatherer {
         }
     }
 
-    /// A frame was lost, of an unknown event.
+    /// Notes the loss of a frame of an unknown event.
     pub(super) const fn note_lost(&mut self) {
         if let Some(open) = &mut self.open
             && !open.is_whole
@@ -143,22 +145,22 @@ impl Gatherer {
         }
     }
 
-    /// Whether [`Gatherer::give_whole`] has something to give.
+    /// Whether [`Gatherer::give_whole`] has an event to append.
     pub(super) const fn is_whole(&self) -> bool {
         matches!(&self.open, Some(Open { is_whole: true, .. }))
     }
 
-    /// Appends the event that is open, if nothing more comes of it.
+    /// Appends the open event if it is complete.
     pub(super) fn give_whole(&mut self, out: &mut Vec<Received>) {
         if self.is_whole() {
             self.give(out);
         }
     }
 
-    /// Appends the open event, complete or not: nothing more comes.
+    /// Appends the open event, complete or not, at the end of the input.
     pub(super) fn give(&mut self, out: &mut Vec<Received>) {
         let Some(mut open) = self.open.take() else { return };
-        // The format marks last frames, and this one's has not come.
+        // The format marks last frames, and that of this event has not come.
         if !open.is_whole && open.place.is_last == Some(false) {
             open.flag();
             self.note_missing(open.place, 1);
@@ -167,8 +169,8 @@ impl Gatherer {
         out.push(open.fragment);
     }
 
-    /// Time passes, in which the source could be heard (`was_heard`) or not: the open event ends once the source could
-    /// be heard for `timeout` and was silent. Returns whether the open event has ended.
+    /// Applies the time-out: the open event ends once the source could be received for `timeout` and was silent.
+    /// `was_heard` says whether it could be received until `now`. Returns whether the open event has ended.
     pub(super) fn settle(&mut self, now: Instant, was_heard: bool, timeout: Duration) -> bool {
         if !was_heard {
             self.unheard = now;
@@ -185,7 +187,7 @@ impl Gatherer {
         open.is_whole
     }
 
-    /// What was seen since it was asked last, beside these.
+    /// Adds the counts since the last call to these.
     pub(super) const fn add_counts(&mut self, counts: FrameCounts) -> FrameCounts {
         FrameCounts {
             gathered: counts.gathered + replace(&mut self.gathered, 0),
@@ -195,12 +197,12 @@ impl Gatherer {
         }
     }
 
-    /// When [`Gatherer::settle`] is due even if nothing comes.
+    /// Returns when [`Gatherer::settle`] is due even without input.
     pub(super) fn next_deadline(&self, timeout: Duration) -> Option<Instant> {
         self.open.as_ref().map(|open| open.heard.after(timeout))
     }
 
-    /// Drops the event that is open, and says how many fragments that were.
+    /// Drops the open event. Returns how many fragments that was.
     pub(super) fn abandon(&mut self) -> u64 {
         u64::from(self.open.take().is_some())
     }
@@ -226,7 +228,7 @@ impl Open {
         self.fragment.payload.append(frame.payload);
     }
 
-    /// Frames of it are missing.
+    /// Flags that frames of it are missing.
     const fn flag(&mut self) {
         if self.fragment.meta.missing_cause().is_none() {
             self.fragment.meta.flags = self.fragment.meta.flags.with(FragmentFlags::FRAMES_MISSING);
@@ -234,13 +236,13 @@ impl Open {
     }
 }
 
-/// What says into which pieces frames fall apart.
+/// Determines the pieces into which frames are divided.
 pub trait Divides {
-    /// Appends the pieces of the frame whose turn it is, or returns what is wrong with it; `None` if they are not known
-    /// yet: then it is asked again about the same frame.
+    /// Appends the pieces of the frame whose turn it is, or returns its error. Returns `None` if they are not known
+    /// yet; it is then called again for the same frame.
     fn divide(&mut self, frame: &Payload, pieces: &mut Vec<Piece>) -> Option<Result<(), Cause>>;
 
-    /// Bytes of frames that were copied for it.
+    /// Returns the bytes of frames that were copied for it.
     fn copied_bytes(&self) -> u64 {
         0
     }
@@ -252,34 +254,35 @@ impl<S: Splitter> Divides for S {
     }
 }
 
-/// Divides frames that hold several events into one fragment for each, without a copy. It takes the frames of a source from its
-/// framer and returns their pieces in batches.
+/// Divides frames that hold several events into one fragment per event, without a copy. It takes the frames of a source
+/// from its framer and returns their pieces in batches.
 ///
 /// ```text
 ///  put(frame) --> waits for its turn --> Divides: its pieces, at once or when they are known --> fragments, in batches
 /// ```
-/// Frames leave in the order in which they came, and while some wait no others should come: so the reader of the source
-/// is held back by it ([`Divider::is_empty`]).
+/// Frames leave in the order of their arrival. While some wait no others should be put, so the reader of the source is
+/// held back ([`Divider::is_empty`]).
 #[derive(Debug)]
 pub struct Divider {
     source: SourceId,
-    /// Of pieces that are kept apart by time.
+    /// The clock of pieces that are distinguished by time.
     clock: WideClock,
-    /// Frames, and the entries of lost ones, each with its time of arrival.
+    /// Frames, and the entries for lost ones, each with its time of arrival.
     waiting: VecDeque<(Instant, Received)>,
-    /// The frame that falls apart.
+    /// The frame that is being divided.
     current: Option<Received>,
     pieces: Vec<Piece>,
-    /// The next piece of it.
+    /// Index of its next piece.
     next: usize,
     divided: u64,
 }
 
-/// Frames that wait at most: more should not be put.
+/// The most frames that may wait; no more should be put.
 pub const MOST_FRAMES: usize = 64;
 
 impl Divider {
-    /// For the frames of this source, which are described so: times of pieces are in the ticks of its clock.
+    /// Creates a divider for the frames of this source, with this description. Times of pieces are in the ticks of its
+    /// clock.
     pub fn new(source: SourceId, framing: &impl Framing) -> Self {
         Self {
             source,
@@ -292,47 +295,47 @@ impl Divider {
         }
     }
 
-    /// Whether nothing is left of what was put.
+    /// Whether everything that was put has been taken.
     pub fn is_empty(&self) -> bool {
         self.current.is_none() && self.waiting.is_empty()
     }
 
-    /// How many fragments wait, as far as they are known: a frame that was not divided yet counts as one.
+    /// Returns the number of waiting fragments, as far as known: a frame that was not divided yet counts as one.
     pub fn fragments(&self) -> u64 {
         let of_current = if self.current.is_some() { self.pieces.len() - self.next } else { 0 };
         (of_current + self.waiting.len()) as u64
     }
 
-    /// Frames that wait to be divided, in the order in which they will be.
+    /// Returns the frames that wait to be divided, in their order.
     pub fn frames(&self) -> impl Iterator<Item = &Payload> {
         let waiting = self.waiting.iter().map(|(_, frame)| frame);
         waiting.filter(|frame| frame.meta.missing_cause().is_none()).map(|frame| &frame.payload)
     }
 
-    /// Whether the next fragment is known: that of a frame which falls apart, or the entry of one that was lost.
+    /// Whether the next fragment is known: one of a frame that is being divided, or the entry for a lost one.
     pub fn is_known(&self) -> bool {
         let lost = self.waiting.front().is_some_and(|(_, frame)| frame.meta.missing_cause().is_some());
         self.current.is_some() || lost
     }
 
-    /// A frame that came at `now`, or the entry of one that was lost.
+    /// Puts a frame that arrived at `now`, or the entry for a lost one.
     pub fn put(&mut self, now: Instant, frame: Received) {
         self.waiting.push_back((now, frame));
     }
 
-    /// Drops what was put and not taken.
+    /// Drops everything that was put and not taken.
     pub fn clear(&mut self) {
         self.waiting.clear();
         self.current = None;
     }
 
-    /// How many frames fell apart since it was asked last.
+    /// Returns how many frames were divided since the last call.
     pub const fn take_divided(&mut self) -> u64 {
         core::mem::replace(&mut self.divided, 0)
     }
 
-    /// Appends the next fragments, at most so many; fewer where no more frames were put, or where it is not known yet into
-    /// what the next one falls apart. A frame that could not be divided, and a piece that does not lie in its frame, are an
+    /// Appends the next fragments, at most `at_most`; fewer if no more frames were put, or if the pieces of the next
+    /// one are not known yet. A frame that could not be divided, and a piece that lies outside its frame, become an
     /// entry with the cause, as in [`Framer::next_batch`](super::Framer::next_batch).
     pub fn next_batch(&mut self, by: &mut (impl Divides + ?Sized), out: &mut Vec<Received>, at_most: usize) {
         let end = out.len().saturating_add(at_most);
@@ -354,8 +357,8 @@ impl Divider {
         }
     }
 
-    /// Goes on to the next frame, and appends it if it is the entry of a lost one; false if no frame waits, or its
-    /// pieces are not known yet.
+    /// Starts on the next frame, and appends it if it is the entry for a lost one. Returns false if no frame waits, or
+    /// its pieces are not known yet.
     fn begin_next(&mut self, by: &mut (impl Divides + ?Sized), out: &mut Vec<Received>) -> bool {
         let Some((came, frame)) = self.waiting.front() else { return false };
         let came = *came;
@@ -369,7 +372,7 @@ impl Divider {
                     self.divided += 1;
                     self.widen_times(came);
                     let (_, frame) = self.waiting.pop_front().expect("it was looked at above");
-                    // One without pieces holds no event, and leaves nothing.
+                    // A frame without pieces holds no event.
                     self.current = Some(frame).filter(|_| !self.pieces.is_empty());
                     return true;
                 }
@@ -381,7 +384,7 @@ impl Divider {
         true
     }
 
-    /// Times become nanoseconds, and wide, as those of whole frames are.
+    /// Converts times to nanoseconds and extends them, as for whole frames.
     fn widen_times(&mut self, came: Instant) {
         for piece in &mut self.pieces {
             if let PieceKey::Time(ticks) = &mut piece.key {
@@ -391,7 +394,7 @@ impl Divider {
     }
 }
 
-/// The part of a frame that belongs to one event.
+/// Returns the part of a frame that belongs to one event.
 fn cut(frame: &Received, piece: &Piece, is_first: bool) -> Received {
     let end = piece.offset.checked_add(piece.length);
     if end.is_none_or(|end| end > frame.payload.len()) {
@@ -412,6 +415,6 @@ fn cut(frame: &Received, piece: &Piece, is_first: bool) -> Received {
             meta.flags = meta.flags.with(FragmentFlags::HAS_TIME);
         }
     }
-    // Where the numbering starts again with the frame, it does so with its first event alone.
+    // If the numbering restarts with the frame, it does so with its first event only.
     Received { meta, restarts: frame.restarts && is_first, payload }
 }

@@ -7,7 +7,7 @@
 //!   datagrams  --> DatagramFramer: a frame, several frames, or a piece of one in each      --> one payload each
 //! ```
 //! FEROL and generic fragments, and their sources, are recognised from the first bytes; descriptions are configured
-//! ([`Framer::described`]). A fragment with wrong contents is flagged and the stream goes on; when the beginning of the
+//! ([`Framer::described`]). A fragment with wrong contents is flagged and the stream continues. If the beginning of the
 //! next fragment is unknown, the connection is lost.
 
 mod datagrams;
@@ -32,27 +32,27 @@ use ropewalk_wire::ferol::{BlockError, BlockHeader};
 use ropewalk_wire::generic::{GenericError, HELLO_BYTES, Hello};
 use streams::{FerolStream, FramedStream, GenericStream};
 
-/// What a connection's fragments are held to.
+/// Limits for the fragments of a connection.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FramerLimits {
-    /// The longest fragment that is believed, in bytes of payload.
+    /// The longest accepted fragment, in bytes of payload.
     pub max_fragment: u32,
-    /// Whether checksums are computed, where the format has them.
+    /// Whether checksums are computed, if the format has them.
     pub check_crc: bool,
-    /// Consecutive frames of one event become one fragment, and the next frame is waited for so long; `None` makes each
-    /// frame a fragment. Of described frames alone.
+    /// How long to wait for the next frame when consecutive frames of one event form one fragment; `None` makes each
+    /// frame a fragment. For described frames only.
     pub gather: Option<Duration>,
 }
 
-/// What the stream was recognised to be.
+/// The recognised kind of stream.
 #[derive(Debug)]
 enum Stream {
-    /// Too few bytes have come.
+    /// Too few bytes have arrived.
     Unknown,
     Ferol(FerolStream),
     Generic(GenericStream),
     Described(FramedStream),
-    /// The boundary of the next fragment is not known, for this cause.
+    /// The boundary of the next fragment is lost, for this cause.
     Lost(Cause),
 }
 
@@ -62,16 +62,16 @@ pub struct Framer {
     queue: ByteQueue,
     stream: Stream,
     limits: FramerLimits,
-    /// Whose the stream is and what describes it, where that is known before.
+    /// The source and description of the stream, if they are known before.
     description: Option<(SourceId, Description)>,
-    /// The number of the first frame where frames say none.
+    /// The number of the first frame, if frames have no number.
     first: u64,
-    /// For sources whose events come in several frames.
+    /// Used for sources whose events come in several frames.
     gatherer: Gatherer,
 }
 
 impl Framer {
-    /// A framer for a new connection. The limits can be set anew when the source is known.
+    /// Creates a framer for a new connection. The limits can be changed when the source is known.
     pub fn new(limits: FramerLimits) -> Self {
         Self {
             queue: ByteQueue::new(),
@@ -83,15 +83,15 @@ impl Framer {
         }
     }
 
-    /// A framer for the connections of this source, whose frames are described. What came when matters to it where the
-    /// front end's clock is narrow: see [`Framer::set_now`].
+    /// Creates a framer for the connections of this source, with described frames. If the front end's clock is narrow
+    /// the time of arrival matters: see [`Framer::set_now`].
     pub fn described(source: SourceId, description: impl Into<Description>, limits: FramerLimits) -> Self {
         let mut framer = Self { description: Some((source, description.into())), ..Self::new(limits) };
         framer.clear();
         framer
     }
 
-    /// The same where frames that say no number are counted from `first` on, and not from 1.
+    /// Counts frames without a number from `first` on instead of 1.
     #[must_use]
     pub fn counting_from(mut self, first: u64) -> Self {
         self.first = first;
@@ -99,21 +99,22 @@ impl Framer {
         self
     }
 
-    /// What is pushed from now on came at this time; it stands still for a source that is not read.
+    /// Sets the time of arrival of the bytes pushed from now on. It must stand still while a source is not read.
     pub const fn set_now(&mut self, now: Instant) {
         if let Stream::Described(stream) = &mut self.stream {
             stream.set_now(now);
         }
     }
 
-    /// Nothing more comes: the next batches have what is left.
+    /// Ends the input: the next batches contain the rest.
     pub const fn finish(&mut self) {
         if let Stream::Described(stream) = &mut self.stream {
             stream.finish();
         }
     }
 
-    /// What was seen beside the frames of this connection since it was asked last; nothing where none are described.
+    /// Returns the counts of this connection since the last call, besides those of frames; zero unless frames are
+    /// described.
     pub const fn take_counts(&mut self) -> FrameCounts {
         match &mut self.stream {
             Stream::Described(stream) => self.gatherer.add_counts(stream.take_counts()),
@@ -121,12 +122,12 @@ impl Framer {
         }
     }
 
-    /// Whether its frames are described, so that it is of use to one source alone.
+    /// Whether its frames are described, so that it can be used for one source only.
     pub const fn is_described(&self) -> bool {
         self.description.is_some()
     }
 
-    /// Makes the framer ready for another connection; what was left of the last one is dropped.
+    /// Makes the framer ready for another connection. The rest of the last one is dropped.
     pub fn clear(&mut self) {
         self.queue.clear();
         self.gatherer = Gatherer::default();
@@ -138,7 +139,7 @@ impl Framer {
         };
     }
 
-    /// Sets the limits of the fragments that follow; to be called before the first batch is taken.
+    /// Sets the limits of the fragments that follow. Must be called before the first batch is taken.
     pub fn set_limits(&mut self, limits: FramerLimits) {
         self.limits = limits;
         if let Stream::Ferol(stream) = &mut self.stream {
@@ -146,7 +147,7 @@ impl Framer {
         }
     }
 
-    /// Bytes arrived.
+    /// Appends received bytes.
     #[inline]
     pub fn push(&mut self, slice: Slice) {
         self.queue.push(slice);
@@ -155,7 +156,7 @@ impl Framer {
         }
     }
 
-    /// Looks at the first bytes, as soon as there are enough to name the source: a block's header, or a hello.
+    /// Parses the first bytes as soon as there are enough to identify the source: a block's header, or a hello.
     #[cold]
     fn recognise(&mut self) {
         let mut first = [0; Opening::BYTES];
@@ -172,17 +173,17 @@ impl Framer {
         };
     }
 
-    /// Whose connection it is and how it is framed; known after the first header or hello.
+    /// Returns the source and the framing of the connection; known after the first header or hello.
     pub fn identity(&self) -> Option<(SourceId, Format)> {
         self.source().zip(self.format())
     }
 
-    /// Whether the beginning of the next fragment is unknown for good.
+    /// Whether the beginning of the next fragment is permanently unknown.
     pub const fn is_lost(&self) -> bool {
         matches!(self.stream, Stream::Lost(_))
     }
 
-    /// Whose connection it is; known after the first header or hello.
+    /// Returns the source of the connection; known after the first header or hello.
     pub const fn source(&self) -> Option<SourceId> {
         match &self.stream {
             Stream::Ferol(stream) => Some(stream.source()),
@@ -192,7 +193,7 @@ impl Framer {
         }
     }
 
-    /// How the stream is framed; known with the source.
+    /// Returns the framing of the stream; known with the source.
     pub const fn format(&self) -> Option<Format> {
         match &self.stream {
             Stream::Ferol(_) => Some(Format::Ferol),
@@ -202,7 +203,7 @@ impl Framer {
         }
     }
 
-    /// What the front end said of itself, where the format has a hello.
+    /// Returns the front end's hello, if the format has one.
     pub const fn hello(&self) -> Option<&Hello> {
         match &self.stream {
             Stream::Generic(stream) => Some(stream.hello()),
@@ -210,12 +211,12 @@ impl Framer {
         }
     }
 
-    /// Appends the next whole fragments, about `at_most`. Fragments that were given up on the way are among them,
-    /// empty and with [`FragmentMeta::missing`]: [`Readout::receive`](super::Readout::receive) counts them.
+    /// Appends the next whole fragments, about `at_most`. They include fragments that were given up, without payload
+    /// and with [`FragmentMeta::missing`]: [`Readout::receive`](super::Readout::receive) counts them.
     ///
     /// # Errors
-    /// Where the boundary of the next fragment is lost; the fragments before it are in `out`, everything behind it
-    /// is dropped, and the connection must be closed.
+    /// If the boundary of the next fragment is lost. The fragments before it are in `out`, everything after it is
+    /// dropped, and the connection must be closed.
     pub fn next_batch(&mut self, out: &mut Vec<Received>, at_most: usize) -> Result<(), FramingError> {
         let end = out.len().saturating_add(at_most);
         let result = match &mut self.stream {
@@ -233,71 +234,71 @@ impl Framer {
         })
     }
 
-    /// Time passes. `was_heard`: the source could have been heard if it had said something. True where an event whose frames
-    /// are gathered is whole because the source was silent, so that the next batch has it.
+    /// Applies the time-out of gathering. `was_heard` says whether the source could be received until `now`. Returns
+    /// true if a gathered event is complete because the source was silent; the next batch then contains it.
     pub fn settle(&mut self, now: Instant, was_heard: bool) -> bool {
         let Some(timeout) = self.limits.gather else { return false };
-        // The rest of a frame that has begun must still come.
+        // The rest of a frame that has begun must still arrive.
         self.gatherer.settle(now, was_heard && self.queue.is_empty(), timeout)
     }
 
-    /// Whether frames are gathered, so that [`Framer::settle`] is wanted all the time.
+    /// Whether frames are gathered, so that [`Framer::settle`] must be called regularly.
     pub const fn gathers(&self) -> bool {
         self.limits.gather.is_some()
     }
 
-    /// When [`Framer::settle`] is due even if nothing comes.
+    /// Returns when [`Framer::settle`] is due even without input.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.limits.gather.and_then(|timeout| self.gatherer.next_deadline(timeout))
     }
 
-    /// The connection ended: appends the event whose frames were gathered, if there is one.
+    /// Ends the connection: appends the event whose frames were gathered, if there is one.
     pub fn end(&mut self, out: &mut Vec<Received>) {
         self.gatherer.give(out);
     }
 
-    /// Drops what was gathered, and says how many fragments that were.
+    /// Drops gathered frames. Returns how many fragments they were.
     pub fn abandon(&mut self) -> u64 {
         self.gatherer.abandon()
     }
 
-    /// Bytes that came and are not in a fragment that was taken.
+    /// Returns the number of received bytes that are not in a fragment that was taken.
     pub fn buffered(&self) -> usize {
         let piece = if let Stream::Ferol(stream) = &self.stream { stream.unfinished_bytes() } else { 0 };
         self.queue.len() + piece
     }
 
-    /// Whether a fragment has begun and not ended, once all whole ones were taken: if the connection ends now, it is
+    /// Whether a fragment has begun and not ended, once all whole ones were taken. If the connection ends now, it is
     /// cut short.
     pub fn is_mid_fragment(&self) -> bool {
         self.source().is_some() && self.buffered() > 0
     }
 }
 
-/// In place of a fragment that was given up for this cause.
+/// Returns the entry for a fragment that was given up for this cause.
 fn given_up(source: SourceId, cause: Cause) -> Received {
     Received { meta: FragmentMeta::missing(source, cause), restarts: false, payload: Payload::default() }
 }
 
-/// The first bytes of a connection, as far as they have come: a block's header, a hello, or neither.
+/// The first bytes of a connection, as far as they have arrived: a block's header, a hello, or neither.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Opening {
-    /// Too few bytes have come.
+    /// Too few bytes have arrived.
     Unfinished,
     /// It begins with a FEROL block of this source.
     Ferol(SourceId),
     /// It begins with this hello.
     Generic(Hello),
-    /// Neither format begins like this. Known from the first bytes on, so that a sender of too few bytes for a header
-    /// is not waited for in vain.
+    /// The bytes match neither format. Known from the first bytes on, so that there is no wait for a sender of too few
+    /// bytes for a header.
     Nonsense(Cause),
 }
 
 impl Opening {
-    /// So many bytes are enough, in both formats.
+    /// Number of bytes that suffice in both formats.
     pub const BYTES: usize = HELLO_BYTES;
 
-    /// Looks at the first bytes, of which [`Opening::BYTES`] or fewer matter.
+    /// Parses the first bytes, of which [`Opening::BYTES`] or fewer matter.
     pub fn read(first: &[u8]) -> Self {
         let beginning = &first[..first.len().min(4)];
         if !BlockHeader::may_begin_with(beginning) && !Hello::may_begin_with(beginning) {
@@ -313,7 +314,7 @@ impl Opening {
         }
     }
 
-    /// Whose connection it is and how it is framed, where that is known.
+    /// Returns the source and the framing of the connection, if known.
     pub const fn identity(&self) -> Option<(SourceId, Format)> {
         match self {
             Self::Ferol(source) => Some((*source, Format::Ferol)),
@@ -323,34 +324,34 @@ impl Opening {
     }
 }
 
-/// Boards by what tells them apart: their address, or a number in their frames.
+/// Boards by their distinguishing name: their address, or a number in their frames.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Boards {
-    /// The names of boards, each with the board's index: most have one.
+    /// The names of boards, each with the board's index; most boards have one name.
     known: Vec<(u128, usize)>,
-    /// How many there can be.
+    /// The most boards that there can be.
     most: usize,
 }
 
 impl Boards {
-    /// These boards, and no others. Addresses are numbers: see [`Boards::of_address`].
+    /// Creates a table of these boards only. Addresses are numbers: see [`Boards::of_address`].
     pub fn new(boards: Vec<u128>) -> Self {
         Self::of_names(boards.into_iter().map(|board| vec![board]).collect())
     }
 
-    /// The same for boards that have several names each.
+    /// Creates a table of boards that have several names each.
     pub fn of_names(boards: Vec<Vec<u128>>) -> Self {
         let most = boards.len();
         let named = |(index, names): (usize, Vec<u128>)| names.into_iter().map(move |name| (name, index));
         Self { known: boards.into_iter().enumerate().flat_map(named).collect(), most }
     }
 
-    /// Up to `most` boards with any names, in the order in which they show themselves.
+    /// Creates a table of up to `most` boards with any names, in the order in which they appear.
     pub fn of_count(most: usize) -> Self {
         Self { known: Vec::with_capacity(most), most }
     }
 
-    /// The name of a board that is known by its address.
+    /// Returns the name of a board that is known by its address.
     pub fn of_address(address: core::net::IpAddr) -> u128 {
         match address.to_canonical() {
             core::net::IpAddr::V4(address) => u128::from(u32::from(address)),
@@ -358,7 +359,7 @@ impl Boards {
         }
     }
 
-    /// The index of a board; `None` if it is unknown and no more are expected.
+    /// Returns the index of a board; `None` if it is unknown and no more boards are expected.
     pub fn index_of(&mut self, board: u128) -> Option<usize> {
         let known = self.known.iter().find(|&&(name, _)| name == board).map(|&(_, index)| index);
         let next = self.known.len();

@@ -1,21 +1,21 @@
-//! The order of frames by their own numbers: what is missing, what came late or twice, and where the numbering begins anew.
+//! The order of frames by their own numbers: missing, late and repeated frames, and restarts of the numbering.
 //!
-//! A gap counts as missing at once. A frame that comes later and fills it takes its count back. Where the source goes on from before
-//! a large gap, the number that showed the gap was wrong, and nothing is missing.
+//! A gap counts as missing at once. A frame that comes later and fills it is subtracted again. If the source continues
+//! from before a large gap, the number that showed the gap was wrong, and nothing is missing.
 
 use super::described::FrameCounts;
 use core::time::Duration;
 use ropewalk_terms::Instant;
 
-/// A source that leaves out more numbers than this has lost no frames, but begun anew.
+/// The longest gap that counts as lost frames, in numbers. A source with a longer one has restarted its numbering.
 const LONGEST_GAP: i64 = 1 << 20;
-/// So many gaps, the last ones, are remembered: a frame that fills one of them is not missing any more.
+/// Number of recent gaps that are remembered: a frame that fills one of them is no longer missing.
 const GAPS: usize = 16;
-/// Frames overtake each other by fewer places than this. A longer gap into which the source goes back was a wrong
-/// number.
+/// Frames overtake each other by fewer places than this. If the source goes back into a longer gap, the gap came from a
+/// wrong number.
 const OVERTAKEN: u64 = 16;
 
-/// Numbers that did not come.
+/// A range of numbers that did not come.
 #[derive(Copy, Clone, Debug)]
 struct Gap {
     first: u64,
@@ -31,12 +31,12 @@ impl Gap {
 /// The order of frames by their own numbers.
 #[derive(Debug)]
 pub(super) struct Order {
-    /// Bits that a 64-bit number has beyond the frame's.
+    /// Number of bits that a 64-bit number has beyond the frame's.
     unused: u32,
     last: Option<u64>,
-    /// The last frame was out of order and had this number.
+    /// The number of the last frame, if that was out of order.
     strayed: Option<u64>,
-    /// The last frame was the first one of a large gap and had this number.
+    /// The number of the last frame, if that was the first one after a large gap.
     resumed: Option<u64>,
     /// At most [`GAPS`].
     gaps: Vec<Gap>,
@@ -81,7 +81,7 @@ impl Order {
             counts.found += 1;
             self.fill(index, number, counts);
         } else if self.strayed.is_some_and(|strayed| self.distance(strayed, number) == 1) {
-            // Two that go on from each other, and not from what was before: the source counts anew.
+            // Two frames that continue each other, and not the earlier ones: the numbering restarted.
             counts.restarts += 1;
             counts.take_back_out_of_order();
             counts.take_back_out_of_order();
@@ -92,7 +92,7 @@ impl Order {
         }
     }
 
-    /// A number that was missing came.
+    /// Handles a number that was missing.
     fn fill(&mut self, index: usize, number: u64, counts: &mut FrameCounts) {
         let (gap, mask) = (self.gaps[index], self.mask());
         let before = number.wrapping_sub(gap.first) & mask;
@@ -105,7 +105,8 @@ impl Order {
         self.resumed = None;
         if before == 0 && is_newest && behind.count > OVERTAKEN {
             if is_resumed {
-                // The second one in a row from where the gap began: there is no gap, and one number was wrong instead of these two.
+                // The second frame in a row from the start of the gap: there is no gap, and one earlier number was
+                // wrong.
                 counts.found += self.gaps.pop().map_or(0, |gap| gap.count);
                 counts.take_back_out_of_order();
                 self.last = Some(number);
@@ -123,14 +124,14 @@ impl Order {
     }
 }
 
-/// Something that waits for what it overtook.
+/// An entry that waits for those that it overtook.
 #[derive(Debug)]
 struct Ahead<T> {
     number: u64,
     came: Instant,
-    /// What came next when it came.
+    /// The expected number when it came.
     next: Option<u64>,
-    /// How many it overtook.
+    /// Number of entries that it overtook.
     overtook: u64,
     what: T,
 }
@@ -138,29 +139,29 @@ struct Ahead<T> {
 /// Puts datagrams that overtook each other back in the order of their numbers.
 ///
 /// ```text
-///   put(number) --> the next one: goes on, and behind it the ones that waited for it
+///   put(number) --> the next one: continues, and then the ones that waited for it
 ///               \-> ahead: waits until those between have come, until too many wait, or until its time is over
-///               \-> behind: goes on as it is, late or a repetition
+///               \-> behind: continues as it is, late or a repetition
 /// ```
 #[derive(Debug)]
 pub(super) struct Reorder<T> {
-    /// Bits that a 64-bit number has beyond these.
+    /// Number of bits that a 64-bit number has beyond these.
     unused: u32,
     most: usize,
     timeout: Duration,
-    /// The number that comes next; `None` before the first one, which may be any.
+    /// The expected number; `None` before the first one, which may be any.
     next: Option<u64>,
-    /// The last one was behind, and this one would go on from it.
+    /// The number that would continue the last one, if that was behind.
     after_stray: Option<u64>,
-    /// In the order of their numbers.
+    /// Waiting entries, in the order of their numbers.
     ahead: Vec<Ahead<T>>,
-    /// All that wait go on: the numbering began anew, or nothing more comes.
+    /// Whether all waiting entries are released: the numbering restarted, or the input has ended.
     is_flushing: bool,
     overtaken: u64,
 }
 
 impl<T> Reorder<T> {
-    /// For numbers of `bits` bits: `most` wait at a time, each for `timeout` at most.
+    /// Creates the order for numbers of `bits` bits: at most `most` entries wait at a time, each for at most `timeout`.
     pub(super) fn new(bits: u8, most: usize, timeout: Duration) -> Self {
         Self {
             unused: 64 - u32::from(bits.clamp(1, 64)),
@@ -178,25 +179,26 @@ impl<T> Reorder<T> {
         (to.wrapping_sub(from) << self.unused) as i64 >> self.unused
     }
 
-    /// Whether this number is the next one and nothing waits: what has it need not be put in.
+    /// Whether this is the expected number and nothing waits, so that its entry need not be put in.
     #[inline]
     pub(super) fn is_next(&self, number: u64) -> bool {
         self.ahead.is_empty() && self.next.is_some_and(|next| self.distance(next, number) == 0)
     }
 
-    /// What went on had numbers up to this one.
+    /// Notes that numbers up to this one were released.
     #[inline]
     pub(super) const fn pass(&mut self, last: u64) {
         self.next = Some(last.wrapping_add(1));
         self.after_stray = None;
     }
 
-    /// Takes what has this number; what is behind is given back and goes on at once. [`Reorder::pop`] has the rest in its order.
+    /// Puts an entry with this number in. An entry that is behind is returned and continues at once. [`Reorder::pop`]
+    /// returns the others in order.
     pub(super) fn put(&mut self, now: Instant, number: u64, what: T) -> Option<T> {
         if let Some(next) = self.next
             && self.distance(next, number) < 0
         {
-            // Two that go on from each other: the numbering begins anew, or one number ahead was wrong.
+            // Two numbers that continue each other: the numbering restarted, or one number ahead was wrong.
             if self.after_stray.is_some_and(|after| self.distance(after, number) == 0) {
                 self.pass(number);
                 self.flush();
@@ -214,8 +216,8 @@ impl<T> Reorder<T> {
         None
     }
 
-    /// What goes on, with its number, where everything that came until `now` was put in. None of that time: more that came
-    /// may still be put in.
+    /// Returns the next released entry with its number. `now` says that everything that arrived until then was put in;
+    /// with `None` more entries may still follow.
     pub(super) fn pop(&mut self, now: Option<Instant>) -> Option<(u64, T)> {
         let first = self.ahead.first()?.number;
         let is_in_order = self.next.is_some_and(|next| self.distance(next, first) <= 0);
@@ -239,30 +241,30 @@ impl<T> Reorder<T> {
         Some((one.number, one.what))
     }
 
-    /// Whether a number is far ahead though others have gone on since it came: it is no evidence of what comes next, and overtook
-    /// nothing.
+    /// Whether a number is far ahead although others have continued since it came. It is then no evidence of the
+    /// expected number, and overtook nothing.
     fn is_wrong(&self, one: &Ahead<T>) -> bool {
         one.next != self.next && self.next.is_some_and(|next| self.distance(next, one.number) > self.most as i64)
     }
 
-    /// Nothing more comes: everything goes on.
+    /// Releases all entries at the end of the input.
     pub(super) const fn flush(&mut self) {
         self.is_flushing = !self.ahead.is_empty();
     }
 
-    /// When something has waited long enough.
+    /// Returns when an entry has waited long enough.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.ahead.iter().map(|one| one.came.after(self.timeout)).min()
     }
 
-    /// Drops what waits, and says how many those were.
+    /// Drops the waiting entries. Returns how many there were.
     pub(super) fn clear(&mut self) -> usize {
         let waiting = self.ahead.len();
         self.ahead.clear();
         waiting
     }
 
-    /// How many were overtaken and put in their place, since it was asked last.
+    /// Returns how many entries were overtaken and put in order since the last call.
     pub(super) const fn take_overtaken(&mut self) -> u64 {
         core::mem::replace(&mut self.overtaken, 0)
     }
@@ -362,7 +364,7 @@ mod tests {
         Instant::ZERO.after(Duration::from_millis(milliseconds))
     }
 
-    /// Puts a number in, and appends what goes on.
+    /// Puts a number in, and appends the released ones.
     fn step(reorder: &mut Reorder<u64>, now: Instant, number: u64, out: &mut Vec<u64>) {
         if reorder.is_next(number) {
             reorder.pass(number);
@@ -373,7 +375,7 @@ mod tests {
         }
     }
 
-    /// What goes on of numbers that come one each millisecond, until time has passed and at the end.
+    /// Returns the released numbers of a sequence at intervals of a millisecond, up to the time-out and the end.
     fn reordered(bits: u8, numbers: &[u64]) -> (Vec<u64>, u64) {
         let (mut reorder, mut out) = (Reorder::new(bits, 4, TIMEOUT), Vec::new());
         for (&number, time) in numbers.iter().zip(0..) {

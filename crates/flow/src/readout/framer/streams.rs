@@ -12,19 +12,19 @@ use ropewalk_wire::ferol::{self, Assembly, BlockHeader, Place};
 use ropewalk_wire::framing::{Framing, Front, Search};
 use ropewalk_wire::generic::{self, Hello};
 
-/// Places that are made at once where more fragments are found than there were places for.
+/// Number of places that are allocated at once if more fragments are found than there were places for.
 const FEW: usize = 64;
 
-/// A stream of frames that are described.
+/// A stream of described frames.
 #[derive(Debug)]
 pub(super) struct FramedStream {
     framing: Description,
     describer: Describer,
     search: Search,
-    /// Since the last frame bytes were passed over: they count as one lost frame.
+    /// Whether bytes were skipped since the last frame. They count as one lost frame.
     is_skipping: bool,
     now: Instant,
-    /// Nothing more comes.
+    /// Whether the input has ended.
     is_over: bool,
 }
 
@@ -42,17 +42,17 @@ impl FramedStream {
         core::mem::replace(&mut self.describer.counts, FrameCounts::NONE)
     }
 
-    /// Nothing more comes.
+    /// Ends the input.
     pub(super) const fn finish(&mut self) {
         self.is_over = true;
     }
 
-    /// What comes from now on came at this time.
+    /// Sets the time of arrival of the bytes that follow.
     pub(super) const fn set_now(&mut self, now: Instant) {
         self.now = now;
     }
 
-    /// Appends whole frames until `out` has `end`, or the next one has not come whole.
+    /// Appends whole frames until `out` has `end` entries, or the next frame is incomplete.
     pub(super) fn next_batch(
         &mut self,
         queue: &mut ByteQueue,
@@ -76,10 +76,10 @@ impl FramedStream {
         Ok(())
     }
 
-    /// Appends the frames that lie in the front slice, as far as they plainly go on.
+    /// Appends the frames in the front slice, as far as they plainly continue.
     fn take_plain(&mut self, front: FrontSlice<'_>, out: &mut Vec<Received>, end: usize, limits: FramerLimits) {
         let (describer, now, before) = (&mut self.describer, self.now, out.len());
-        // Asked here which it is, and not again for each frame.
+        // The kind is matched once here instead of for each frame.
         match &self.framing {
             Description::Layout(plan) => plain_frames(&**plan, describer, now, front, out, end, limits),
             Description::Format(format) | Description::Board(format, _) => {
@@ -89,7 +89,7 @@ impl FramedStream {
         self.is_skipping &= out.len() == before;
     }
 
-    /// Whether the first `bytes` are something that the format puts between frames: which their first ones show.
+    /// Whether the first `bytes` bytes are filler between frames of the format, as their first bytes show.
     fn is_filler(&self, queue: &ByteQueue, bytes: usize) -> bool {
         let mut first = [0; 8];
         let first = &mut first[..bytes.min(8)];
@@ -97,7 +97,7 @@ impl FramedStream {
         self.framing.is_filler(first)
     }
 
-    /// Takes the frame or filler at the front; false if too little has come.
+    /// Takes the frame or filler at the front. Returns false if it is incomplete.
     fn take_next(
         &mut self,
         queue: &mut ByteQueue,
@@ -143,8 +143,8 @@ impl FramedStream {
     }
 }
 
-/// Appends the frames that lie in the front slice, but the last one if it ends there: straight through, and without a look at
-/// the queue for each. One that is not the source's is left to be looked at again.
+/// Appends the frames in the front slice, except the last one if it ends with the slice, without accessing the queue
+/// for each. A frame that does not belong to the source is left for the general path.
 fn plain_frames(
     framing: &impl Framing,
     describer: &mut Describer,
@@ -164,13 +164,13 @@ fn plain_frames(
         if out.len() == out.capacity() {
             out.reserve(FEW);
         }
-        // Made right where it belongs.
+        // Constructed in place.
         let payload = front.take_behind(0, length);
         append(out, Received { meta, restarts, payload });
     }
 }
 
-/// The beginning of the next frame is unknown: what was gathered before is all that comes of its event.
+/// Handles an unknown beginning of the next frame: appends the event gathered before, which gets no more frames.
 fn lose(cause: Cause, gatherer: &mut Gatherer, out: &mut Vec<Received>) -> Result<bool, Cause> {
     gatherer.note_lost();
     gatherer.give(out);
@@ -184,12 +184,12 @@ pub(super) struct FerolStream {
     assembly: Assembly,
     /// The pieces of the fragment that has begun and not ended.
     payload: Payload,
-    /// A whole one for which there was no place in the last batch.
+    /// A whole fragment for which the last batch had no room.
     owed: Option<Received>,
 }
 
 impl FerolStream {
-    /// The stream of the source that its first block names.
+    /// Creates the stream of the source that its first block names.
     pub(super) fn new(source: SourceId, max_fragment: u32) -> Self {
         Self { source, assembly: Assembly::new(max_fragment as usize), payload: Payload::default(), owed: None }
     }
@@ -202,12 +202,12 @@ impl FerolStream {
         self.source
     }
 
-    /// Bytes of the fragment that has begun and not ended.
+    /// Returns the bytes of the fragment that has begun and not ended.
     pub(super) fn unfinished_bytes(&self) -> usize {
         self.payload.len()
     }
 
-    /// Appends whole fragments until `out` has `end`, or the next block has not come whole.
+    /// Appends whole fragments until `out` has `end` entries, or the next block is incomplete.
     pub(super) fn next_batch(
         &mut self,
         queue: &mut ByteQueue,
@@ -229,8 +229,8 @@ impl FerolStream {
         Ok(())
     }
 
-    /// Appends the fragments at the front that have one block each and lie in one slice, as nearly all do: straight
-    /// through, and without a look at the queue for each.
+    /// Appends the fragments at the front that have one block each and lie in one slice, as nearly all do, without
+    /// accessing the queue for each.
     fn take_plain(
         &self,
         queue: &mut ByteQueue,
@@ -239,7 +239,7 @@ impl FerolStream {
         check_crc: bool,
     ) -> Result<(), Cause> {
         let Some(mut front) = queue.front_slice() else { return Ok(()) };
-        // As many as there may be: blocks have at least a word each.
+        // The most that there may be: a block has at least one word.
         let most = front.bytes().len() / (ferol::HEADER_BYTES + WORD_BYTES);
         out.reserve(most.min(end - out.len()));
         while out.len() < end {
@@ -248,7 +248,7 @@ impl FerolStream {
             let block = BlockHeader::parse(header).map_err(|error| error.cause())?;
             let fragment = bytes.get(ferol::HEADER_BYTES..block.block_bytes()).unwrap_or_default();
             let (Some(first), Some(last)) = (fragment.first_chunk(), fragment.last_chunk()) else { break };
-            // What ends the slice, or lies in several, is the queue's to take.
+            // A block that ends with the slice, or lies in several, is left to the queue.
             if !(block.first && block.last) || bytes.len() == block.block_bytes() {
                 break;
             }
@@ -260,7 +260,7 @@ impl FerolStream {
         Ok(())
     }
 
-    /// Takes the next block; false where it has not come whole.
+    /// Takes the next block. Returns false if it is incomplete.
     fn take_block(
         &mut self,
         queue: &mut ByteQueue,
@@ -288,13 +288,13 @@ impl FerolStream {
         if accepted.completes.is_some() {
             let payload = core::mem::take(&mut self.payload);
             let whole = self.whole(&block, payload, check_crc);
-            // The one before it that was given up may have taken the last place.
+            // The previous fragment, which was given up, may have taken the last place.
             if out.len() < end { out.push(whole) } else { self.owed = Some(whole) }
         }
         Ok(true)
     }
 
-    /// A whole fragment, wherever its pieces lie.
+    /// Returns a whole fragment, wherever its pieces lie.
     fn whole(&self, block: &BlockHeader, payload: Payload, check_crc: bool) -> Received {
         let length = payload.len();
         let first = payload.read_array::<WORD_BYTES>(0).unwrap_or_default();
@@ -304,9 +304,9 @@ impl FerolStream {
         Received { meta, restarts: false, payload }
     }
 
-    /// Describes a fragment of `length` bytes by its first and last word; what is wrong with it is flagged. `crc` says
-    /// whether its checksum is right, where that is wanted. Its identity is what its last block says, with which its own
-    /// header must agree.
+    /// Describes a fragment of `length` bytes by its first and last word, and flags its errors. `crc` says whether its
+    /// checksum is right, if that is checked. The identity is that of its last block, and its own header must agree
+    /// with it.
     #[inline]
     fn describe(
         &self,
@@ -346,7 +346,7 @@ impl FerolStream {
     }
 }
 
-/// How an error of the contents is flagged.
+/// Returns the flag for an error of the contents.
 const fn flag(error: FedError) -> FragmentFlags {
     match error {
         FedError::Size | FedError::Header | FedError::Trailer => FragmentFlags::MALFORMED,
@@ -363,7 +363,7 @@ pub(super) struct GenericStream {
 }
 
 impl GenericStream {
-    /// The stream of the source that its hello names.
+    /// Creates the stream of the source that its hello names.
     pub(super) const fn new(hello: Hello) -> Self {
         Self { hello }
     }
@@ -372,7 +372,7 @@ impl GenericStream {
         &self.hello
     }
 
-    /// Appends whole fragments until `out` has `end`, or the next one has not come whole.
+    /// Appends whole fragments until `out` has `end` entries, or the next fragment is incomplete.
     pub(super) fn next_batch(
         &mut self,
         queue: &mut ByteQueue,

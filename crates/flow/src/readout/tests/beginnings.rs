@@ -1,4 +1,4 @@
-//! How a run begins and ends: with which number, with left-overs, lost first events and late sources, and by force.
+//! Beginning and end of a run: the first number, left-overs, lost first events, late sources, and the forced end.
 
 use super::doubts::{kinds, started, truly, wide, wrong_pairs};
 use super::*;
@@ -23,7 +23,7 @@ fn left_overs_in_front_of_the_first_event_are_stale_however_many() {
     }
 }
 
-/// However many left-overs a source has in front, and whichever source it is.
+/// Holds for any number of left-overs, in front of any source.
 #[test]
 fn left_overs_cost_themselves_alone_where_counting_may_begin_anywhere() {
     let of_sources = |count: u64| [(count, 2, 0), (count, 2, 1), (count, 3, 0), (count, 3, 1), (count, 3, 2)];
@@ -34,7 +34,7 @@ fn left_overs_cost_themselves_alone_where_counting_may_begin_anywhere() {
             let mut queues: Vec<Vec<Received>> = (0..sources).map(|source| made(source).collect()).collect();
             queues[with].splice(0..0, (901..901 + count).map(|raw| truly(with as u32, 0, raw)));
             for source in (0..sources as usize).cycle().take(8000) {
-                // A driver may have read more than there is room for.
+                // A driver may have read more fragments than there is room for.
                 let take = if rig.readout.room(source) > 0 { most.min(queues[source].len()) } else { 0 };
                 rig.feed_fragments(source, queues[source].drain(..take).collect());
             }
@@ -46,7 +46,8 @@ fn left_overs_cost_themselves_alone_where_counting_may_begin_anywhere() {
     }
 }
 
-/// Recordings of which some begin later, or hold left-overs in front. Whether the first number is known makes no difference.
+/// Recordings, some of which begin later, or have left-overs in front. It makes no difference whether the first number
+/// is known.
 #[test]
 fn recordings_begin_where_they_say() {
     let begins: [(&[u64], u64); 9] = [
@@ -116,7 +117,7 @@ fn left_overs_close_to_the_first_number_are_no_lost_events() {
     }
 }
 
-/// Without left-overs they are lost events, wherever the numbers go on.
+/// Without left-overs they are lost events, wherever the numbers continue.
 #[test]
 fn lost_first_events_are_no_left_overs() {
     for (sources, with, begin) in [(2, 0, 2), (2, 1, 2), (2, 1, 9), (3, 2, 15)] {
@@ -183,7 +184,8 @@ fn counting_begins_where_the_sources_agree() {
     }
 }
 
-/// The same triggers, counted in 16 and in 32 bits. One of the boards is connected when the other one has sent for a while.
+/// The same triggers, counted in 16 and in 32 bits. One of the boards connects after the other one has sent for a
+/// while.
 #[test]
 fn a_narrow_and_a_wide_counter_that_are_connected_one_after_the_other_agree_in_the_bits_of_both() {
     for (first, late) in [0, 1, 5, 40, 89].into_iter().flat_map(|late| [(0, late), (1, late)]) {
@@ -226,7 +228,7 @@ fn a_wide_counter_of_other_triggers_is_not_placed_by_its_lower_bits() {
     assert_eq!(rig.held.iter().filter(|entry| entry.fragments == 2).count(), 0);
 }
 
-/// Files of a few frames: nothing else comes that could prove what is held.
+/// Files of a few frames: no further fragments can prove the held ones.
 #[test]
 fn sources_that_end_are_decided_at_once() {
     for (sources, count) in (1..4).flat_map(|sources| (1..12).map(move |count| (sources, count))) {
@@ -260,7 +262,7 @@ fn sources_that_usually_begin_elsewhere_agree_too() {
     }
 }
 
-/// Two of four sources have lost their first number, and one has left-overs in front: most can have begun with 1.
+/// Two of four sources have lost their first number, and one has left-overs in front: a majority can have begun with 1.
 #[test]
 fn wrong_numbers_at_the_beginning_do_not_move_it() {
     let mut rig = started(open(4));
@@ -279,7 +281,6 @@ fn wrong_numbers_at_the_beginning_do_not_move_it() {
     assert_eq!((rig.account(0).in_flight, rig.account(1).in_flight), (30, 30), "{:?}", rig.account(0));
 }
 
-/// Front-end cards that count their frames for themselves.
 /// The eighth held number follows a gap. The fragments behind it show whether it is right.
 #[test]
 fn a_second_wrong_number_among_the_first_ones_is_paired_with_nothing() {
@@ -305,6 +306,7 @@ fn a_second_wrong_number_among_the_first_ones_is_paired_with_nothing() {
     }
 }
 
+/// Front-end cards with free-running frame counters.
 #[test]
 fn counters_that_run_free_begin_with_their_first_number() {
     for is_alone in [true, false] {
@@ -328,7 +330,7 @@ fn counters_that_run_free_begin_with_their_first_number() {
     }
 }
 
-/// The first number is wrong: those behind it show that.
+/// The first number is wrong, as the following ones show.
 #[test]
 fn a_counter_that_runs_free_does_not_begin_with_a_wrong_number() {
     let mut config = wide(2);
@@ -401,7 +403,7 @@ fn sources_that_lag_behind_the_last_event_are_waited_for() {
     assert_eq!(rig.missing(key(5)), [(0, Cause::TimedOut)]);
 }
 
-/// The run is to have three events, and triggers are rare: not even the sources are known before the first.
+/// The run has three planned events, and triggers are rare: not even the sources are known before the first one.
 #[test]
 fn what_no_source_has_shown_is_not_missing_although_the_run_s_end_is_known() {
     let mut rig = Rig::started(config(2));
@@ -419,7 +421,7 @@ fn what_no_source_has_shown_is_not_missing_although_the_run_s_end_is_known() {
     assert_eq!((rig.settled, rig.numbers()), (key(3), vec![1, 2, 3]));
 }
 
-/// A source that is away for a while costs what the others showed meanwhile, not the rest of the run.
+/// A source that is absent for a while loses the events that others showed meanwhile, not the rest of the run.
 #[test]
 fn a_known_end_settles_no_event_that_no_source_has_shown() {
     let mut rig = Rig::started(config(2));
@@ -436,7 +438,7 @@ fn a_known_end_settles_no_event_that_no_source_has_shown() {
     assert_eq!((rig.settled, rig.numbers()), (key(6), vec![1, 2, 3, 4, 5, 6]));
 }
 
-/// A successor of the event manager asks for the run's last event, and must not be given the planned one.
+/// A successor of the event manager asks for the run's last event. The answer must not be the planned one.
 #[test]
 fn a_run_that_is_stopped_before_its_known_end_ends_there() {
     let mut rig = Rig::started(config(2));
@@ -578,7 +580,7 @@ fn what_is_held_when_the_run_ends_by_force_is_dropped_by_name() {
     assert_eq!(rig.account(1).dropped.get(Cause::ForcedStop), 2);
 }
 
-/// It was started again in mid-run, and its sources go on counting.
+/// The readout unit restarted in mid-run, and its sources continue to count.
 #[test]
 fn a_readout_unit_that_begins_later_than_the_run_numbers_events_as_the_others() {
     let mut rig = Rig::new(config(2));
@@ -591,7 +593,7 @@ fn a_readout_unit_that_begins_later_than_the_run_numbers_events_as_the_others() 
     assert_eq!((rig.account(0).stale, rig.missing(key(40))), (2, vec![(1, Cause::Skipped)]));
 }
 
-/// Its sources lost what they sent while it was away, each as much as it happened to.
+/// The sources lost different amounts of data while the readout unit was away.
 #[test]
 fn sources_join_a_readout_unit_that_begins_later_than_the_run_wherever_they_are() {
     for begins in [[40, 40, 40], [40, 57, 140], [57, 40, 40], [300, 60, 61], [3000, 2990, 2800], [200, 5000, 201]] {

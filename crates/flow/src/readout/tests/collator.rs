@@ -38,7 +38,7 @@ fn push_at(collator: &mut Collator, now: Instant, lane: usize, numbers: &[u64]) 
     collator.push(now, lane, &mut numbers.iter().map(|&number| fragment(lane, number)).collect());
 }
 
-/// Everything that can leave now: its lane and number; `None` for a late fragment.
+/// Returns everything that can leave now: its lane and number; `None` for a late fragment.
 fn drain(collator: &mut Collator, now: Instant) -> Vec<(usize, Option<u64>)> {
     let next = || collator.next(now, |_| true);
     let numbered = |(lane, fragment): (usize, Received)| {
@@ -74,8 +74,8 @@ fn a_source_that_is_silent_for_too_long_is_not_waited_for_until_it_speaks() {
     assert_eq!(drain(&mut collator, at(151)), [(1, None), (0, Some(5)), (1, Some(5))], "35 is late");
 }
 
-/// A restart cannot be told from wrong numbers at once. When it can, the source is no longer waited for; back in its
-/// old order it takes part again.
+/// A restart cannot be distinguished from wrong numbers at once. Once it can, the source is no longer waited for. Back
+/// in its old order it takes part again.
 #[test]
 fn a_source_that_begins_anew_alone_is_out_of_sync_and_holds_up_no_other() {
     let mut collator = collator(2, 16);
@@ -116,8 +116,8 @@ fn when_all_have_begun_anew_their_events_are_numbered_on() {
     assert_eq!(drain(&mut collator, at(1)), all, "none is lost");
 }
 
-/// The clock of the pulses was set back while a source was away: if its silence blocked the others, they would stay out
-/// of step.
+/// The clock of the pulses was set back while a source was absent. If its silence blocked the others, they would stay
+/// out of step.
 #[test]
 fn a_silent_source_holds_up_a_new_beginning_for_the_time_out_and_no_longer() {
     let mut collator = collator(3, 16);
@@ -170,7 +170,7 @@ fn a_number_far_ahead_that_nothing_follows_costs_one_fragment() {
     assert_eq!(notes, [(NumberingKind::WrongNumber, 1 << 50)]);
 }
 
-/// Behind it the source counts anew for a moment.
+/// After the number the source counts anew for a moment.
 #[test]
 fn numbers_far_ahead_and_behind_hold_up_no_source() {
     let mut collator = collator(2, 16);
@@ -185,7 +185,7 @@ fn numbers_far_ahead_and_behind_hold_up_no_source() {
     assert_eq!(drain(&mut collator, at(50)), [(0, None); 3]);
 }
 
-/// While the others were silent it had to be believed.
+/// The number had to be believed while the others were silent.
 #[test]
 fn a_number_far_ahead_that_was_believed_leaves_no_source_behind() {
     let mut collator = collator(2, 16);
@@ -269,14 +269,15 @@ proptest! {
     }
 }
 
-/// A run of some sources; each number that a source shows has its true pulse, or `None` if it is wrong.
+/// The stream of one source: each number has its true pulse, or `None` if it is wrong.
 #[derive(Clone, Debug)]
 struct Shown {
     number: u64,
     pulse: Option<u64>,
 }
 
-/// Feeds the sources in an order, each to its end, and returns by source and place in its stream the event that it came into.
+/// Feeds the sources in an order, each to its end. Returns the event of each fragment, by source and place in its
+/// stream.
 fn numbered(collator: &mut Collator, streams: &[Vec<Shown>], order: &[usize]) -> Vec<BTreeMap<usize, u64>> {
     let mut next = vec![0; streams.len()];
     let mut events = vec![BTreeMap::new(); streams.len()];
@@ -285,7 +286,7 @@ fn numbered(collator: &mut Collator, streams: &[Vec<Shown>], order: &[usize]) ->
     let mut take = |collator: &mut Collator, now| {
         while let Some((lane, fragment)) = collator.next(now, |_| true) {
             if fragment.meta.missing_cause().is_none() {
-                // The place in the stream, which no machine looks at.
+                // The place in the stream, which the collator ignores.
                 events[lane].insert(fragment.meta.time as usize, fragment.meta.raw_id);
             }
         }
@@ -321,7 +322,7 @@ fn numbered(collator: &mut Collator, streams: &[Vec<Shown>], order: &[usize]) ->
     events
 }
 
-/// What the sources show right is in the event of its pulse, all of it but `lost`, and nothing else is in that event.
+/// Checks that all right numbers but `lost` are in the event of their pulse, and that no other numbers are.
 fn judge(streams: &[Vec<Shown>], events: &[BTreeMap<usize, u64>], lost: usize) -> Result<(), TestCaseError> {
     let mut pulses = BTreeMap::new();
     let mut missing = 0;
@@ -342,7 +343,7 @@ fn judge(streams: &[Vec<Shown>], events: &[BTreeMap<usize, u64>], lost: usize) -
     Ok(())
 }
 
-/// Times of pulses with uneven steps, from `begin` on.
+/// Returns pulse times with uneven steps, from `begin` on.
 fn times(begin: u64, steps: &[u64]) -> Vec<u64> {
     steps
         .iter()
@@ -359,7 +360,7 @@ fn stream(times: &[u64], bits: u32) -> Vec<Shown> {
     times.iter().enumerate().map(shown).collect()
 }
 
-/// Wrong numbers in front of a place of a stream.
+/// Inserts wrong numbers in front of a place of a stream.
 fn spoil(stream: &mut Vec<Shown>, place: usize, numbers: impl IntoIterator<Item = u64>) {
     let place = place.min(stream.len());
     stream.splice(place..place, numbers.into_iter().map(|number| Shown { number, pulse: None }));
@@ -368,7 +369,8 @@ fn spoil(stream: &mut Vec<Shown>, place: usize, numbers: impl IntoIterator<Item 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Outliers, ahead or behind, one or ten in a row, at the start or later: none of the rest is lost, or in a wrong event.
+    /// Outliers, ahead or behind, one or ten in a row, at the start or later: no other fragment is lost or in a wrong
+    /// event.
     #[test]
     fn outliers_cost_themselves_alone(
         steps in proptest::collection::vec(50u64..100, 60..120), sources in 1usize..4, bits in 40u32..=64,
@@ -380,13 +382,13 @@ proptest! {
         let mut streams = vec![stream(&all, bits); sources];
         let mut spoiled: Vec<(usize, usize)> = Vec::new();
         for (run, (lane, place, count, number, is_ahead)) in runs.into_iter().enumerate() {
-            // Two runs with a few good fragments between them would be one that is longer than ten.
+            // Two runs with a few good fragments between them would form one run longer than ten.
             if spoiled.iter().any(|&(other, at)| other == lane % sources && at.abs_diff(place) < 20) {
                 continue;
             }
             spoiled.push((lane % sources, place));
             let count = if run == 0 { count } else { count.min(3) };
-            // Apart from what the pulses show.
+            // Distinct from the numbers of the pulses.
             let number = number / 8192 * 8192 + 1000 * lane as u64 + 8 * run as u64;
             let first = if is_ahead { begin + (1 << 20) + number } else { (begin - (1 << 20)).saturating_sub(number) };
             spoil(&mut streams[lane % sources], place, (0..count).map(|one| first.saturating_add(80 * one)));
@@ -397,7 +399,7 @@ proptest! {
         judge(&streams, &events, 0)?;
     }
 
-    /// Bits flip in some numbers, of sources that do not see each pulse: each costs one fragment.
+    /// Flipped bits in some numbers, of sources that do not see each pulse, cost one fragment each.
     #[test]
     fn flipped_bits_cost_one_fragment_each(
         steps in proptest::collection::vec(50u64..100, 60..120), sources in 1usize..4, bits in 24u32..=64, reorder in 0u8..9,
@@ -421,12 +423,12 @@ proptest! {
         }
         let config = LaneConfig { bits: bits as u8, reorder, reorder_timeout: Duration::from_millis(3) };
         let events = numbered(&mut lanes(sources, 64, config), &streams, &order);
-        // A wrong number a little ahead makes those late that it seems to have overtaken, where fewer are waited for: up to
-        // 16 steps of 100 (`TOGETHER`), in which there are 32 of 50.
+        // If few fragments are waited for, a wrong number slightly ahead makes the fragments late that it seems to have
+        // overtaken: up to 16 steps of 100 (`TOGETHER`), which contain 32 steps of 50.
         judge(&streams, &events, if reorder < 8 { 32 * wrong } else { 0 })?;
     }
 
-    /// A field wraps, wherever; sources that do not see each pulse wrap at different ones.
+    /// A field wraps anywhere; sources that do not see each pulse wrap at different ones.
     #[test]
     fn times_that_wrap_are_unwrapped(
         steps in proptest::collection::vec(50u64..100, 30..90), sources in 1usize..4, bits in 16u32..=64, before in 0u64..3000,
@@ -448,7 +450,8 @@ proptest! {
         judge(&streams, &events, 0)?;
     }
 
-    /// What comes out of order within the window is in its event, and events are in the order of their times.
+    /// Fragments that are out of order within the window are in their events, and events are in the order of their
+    /// times.
     #[test]
     fn shuffled_times_are_put_in_order(
         steps in proptest::collection::vec(50u64..100, 30..90), sources in 1usize..4, reorder in 1u8..9,
@@ -457,7 +460,7 @@ proptest! {
         let all = times(1 << 30, &steps);
         let mut streams = vec![stream(&all, 64); sources];
         for (lane, stream) in streams.iter_mut().enumerate() {
-            // Behind the first ones, whose places are not known yet.
+            // After the first ones, whose places are not known yet.
             for (block, part) in stream[20..].chunks_mut(usize::from(reorder)).enumerate() {
                 part.sort_by_key(|shown| keys[(90 * lane + block * 9 + shown.pulse.unwrap_or(0) as usize) % 270]);
             }
@@ -475,7 +478,7 @@ proptest! {
         }
     }
 
-    /// Left-overs of another run are in front of each source's numbers, and of no event.
+    /// Left-overs of another run precede each source's numbers, and belong to no event.
     #[test]
     fn left_overs_are_dropped_by_name(
         steps in proptest::collection::vec(50u64..100, 40..90), lefts in proptest::collection::vec((0u64..12, 1u64..1 << 30, any::<bool>()), 1..4),
@@ -485,9 +488,9 @@ proptest! {
         let all = times(begin, &steps);
         let mut streams = vec![stream(&all, 64); lefts.len()];
         for (lane, &(count, apart, is_ahead)) in lefts.iter().enumerate() {
-            // No two have the same.
+            // All left-overs differ.
             let apart = 3 * apart * 4096 + 1000 * lane as u64;
-            // One alone cannot tell what is left of an earlier run from pulses before a pause.
+            // A single source cannot distinguish left-overs of an earlier run from pulses before a pause.
             let is_ahead = is_ahead || streams.len() == 1;
             let first = if is_ahead { begin + (1 << 30) + apart } else { begin - (1 << 30) - apart };
             spoil(&mut streams[lane], 0, (0..count).map(|one| first + 90 * one));
@@ -505,7 +508,8 @@ proptest! {
     }
 }
 
-/// Pulses at 14 Hz, numbered by seconds and ticks of 88 MHz, of two boards whose packets come as late as a loaded machine reads them.
+/// Pulses at 14 Hz, numbered by seconds and ticks of 88 MHz, of two boards whose packets are delayed by a loaded
+/// machine.
 #[test]
 fn late_fragments_on_a_loaded_machine_are_no_wrong_numbers() {
     let pulse = |index: u64| {
@@ -555,7 +559,8 @@ fn growing(sources: u32) -> ReadoutConfig {
     config
 }
 
-/// The others would have no room before it is settled that it has nothing of the oldest events, which would last until its time-out.
+/// The others would have no room until it is settled that the source has nothing of the oldest events, which would last
+/// until its time-out.
 #[test]
 fn a_source_that_sees_one_event_of_many_holds_up_no_other() {
     let mut rig = Rig::started(growing(2));
@@ -569,7 +574,7 @@ fn a_source_that_sees_one_event_of_many_holds_up_no_other() {
     assert_eq!((account.missing.get(Cause::Skipped), account.missing.total()), (18, 18));
 }
 
-/// A damaged super::fragment gives no time: it has the place that others show, or none.
+/// A damaged fragment gives no time: it gets the place that others show, or none.
 #[test]
 fn damaged_times_are_no_times() {
     // The right time, one within a plausible step, one far ahead, one behind.
@@ -597,7 +602,7 @@ fn damaged_times_are_no_times() {
     }
 }
 
-/// Nothing shows where they belong: at the beginning, at the end, of a source alone.
+/// Nothing shows the place of these fragments: at the beginning, at the end, or of a single source.
 #[test]
 fn damaged_times_of_one_source_open_no_event() {
     let mut rig = Rig::started(growing(1));
@@ -609,7 +614,7 @@ fn damaged_times_of_one_source_open_no_event() {
     assert_eq!((rig.settled, rig.account(0).corrupt), (key(20), 3), "{:?}", rig.account(0));
 }
 
-/// If sources show the same event, one may have no room, and the other one's fragment is what would make some.
+/// If two sources show the same event, one may have no room, and only the other one's fragment can make room.
 #[test]
 fn a_source_that_shows_the_same_event_as_one_without_room_is_heard() {
     let mut rig = Rig::started(ReadoutConfig { window: 4, capacity: 8, ..growing(3) });
@@ -622,7 +627,7 @@ fn a_source_that_shows_the_same_event_as_one_without_room_is_heard() {
     assert_eq!(rig.readout.account(2).missing.get(Cause::Skipped), 4);
 }
 
-/// What it said is still waiting for the others when it comes back, and when it goes once more.
+/// Its earlier fragments still wait for the others when it reconnects, and when it leaves again.
 #[test]
 fn a_source_that_comes_back_before_its_last_words_are_numbered_is_there() {
     let mut rig = Rig::started(growing(2));
@@ -640,7 +645,7 @@ fn a_source_that_comes_back_before_its_last_words_are_numbered_is_there() {
     assert_eq!((account.missing.get(Cause::TimedOut), account.missing.total()), (1, 1), "it was there, and silent");
 }
 
-/// The run ends while others are still waited for: what has no number yet came behind its end.
+/// The run ends while other sources are still waited for: fragments without a number came after its end.
 #[test]
 fn fragments_that_wait_for_a_number_when_the_run_ends_are_counted() {
     let mut rig = Rig::started(growing(2));

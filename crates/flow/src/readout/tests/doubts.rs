@@ -1,4 +1,4 @@
-//! Numbers that do not continue their sequence: what follows, and what others show, decides what they mean.
+//! Numbers that do not continue their sequence: the following numbers and other sources determine their meaning.
 
 use super::*;
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn release_settled(rig: &mut Rig) {
     rig.release(key(1), rig.settled.number() as u32, Outcome::Complete);
 }
 
-/// The events in which a source has a fragment that is of another one.
+/// Returns the events in which a source has a fragment of another event.
 pub(super) fn wrong_pairs(rig: &Rig) -> Vec<(EventKey, u64)> {
     let all = rig.held.iter().flat_map(|entry| rig.fragments(entry.key).into_iter().map(|one| (entry.key, one.meta)));
     let wrong = all.filter(|(key, meta)| meta.missing_cause().is_none() && meta.time != key.number());
@@ -208,7 +208,7 @@ fn numbers_with_irregular_steps_are_all_taken() {
     assert_eq!(rig.held.len(), numbers.len());
 }
 
-/// A fragment with a bunch crossing and a time stamp, as the trigger of this event gives them.
+/// Returns a fragment with the bunch crossing and time stamp of this event's trigger.
 fn marked(source: u32, number: u64, raw: u64) -> Received {
     let mut one = fragment(source, raw);
     one.meta.flags = FragmentFlags::HAS_BUNCH_CROSSING.with(FragmentFlags::HAS_TIME);
@@ -217,7 +217,8 @@ fn marked(source: u32, number: u64, raw: u64) -> Received {
     one
 }
 
-/// Source 1 restarts its numbering at event 31 while source 0 goes on; the contents of its fragments show where it is.
+/// Source 1 restarts its numbering at event 31 while source 0 continues. The contents of its fragments show its
+/// position.
 fn restarted_at_31(mark: impl Fn(u32, u64, u64) -> Received) -> Rig {
     let mut rig = started(wide(2));
     for number in 1..=60 {
@@ -263,7 +264,7 @@ fn after_a_restart_of_which_nothing_tells_the_place_a_source_is_out_of_sync() {
     assert_eq!(rig.account(1).dropped.get(Cause::OutOfSync), 30, "what is the same everywhere tells nothing");
 }
 
-/// Source 1 loses `lost` events behind event 20, or its numbers go on that much higher.
+/// Source 1 loses `lost` events after event 20, or its numbers continue that much higher.
 fn jumped_at_21(lost: u64, is_loss: bool, mark: impl Fn(u32, u64, u64) -> Received) -> Rig {
     let mut rig = started(wide(2));
     for number in 1..=40 {
@@ -288,7 +289,7 @@ fn numbers_that_go_on_elsewhere_are_where_crossings_or_times_say() {
     }
 }
 
-/// Source 1 counts from 1 again for a while, as far behind the others as `lag`, and is right again behind that.
+/// Source 1 counts from 1 again for a while, `lag` behind the others, and then returns to the right numbers.
 #[test]
 fn a_counter_that_is_right_again_is_where_crossings_say() {
     for (wrong, lag) in [(6, 0), (6, 1), (12, 1), (12, 20), (30, 3)] {
@@ -311,7 +312,8 @@ fn a_counter_that_is_right_again_is_where_crossings_say() {
     }
 }
 
-/// Source 1 counts from 1 again in events 21 to 32 and is right behind them; source 0 shows `shown` of the events behind 32.
+/// Source 1 counts from 1 again in events 21 to 32 and is right after them. Source 0 shows `shown` of the events after
+/// 32.
 fn right_again_at_33(shown: std::ops::RangeInclusive<u64>, last: u64, mark: impl Fn(u32, u64, u64) -> Received) -> Rig {
     let mut rig = started(wide(2));
     (1..=32).chain(shown).for_each(|number| rig.feed_fragments(0, vec![mark(0, number, number)]));
@@ -325,7 +327,7 @@ fn right_again_at_33(shown: std::ops::RangeInclusive<u64>, last: u64, mark: impl
 
 #[test]
 fn a_few_numbers_of_a_counter_that_is_right_again_are_where_two_crossings_say() {
-    // Numbers that are held, events that the other source shows, and how many of the held ones have a place.
+    // Held numbers, events that the other source shows, and how many of the held ones get a place.
     for (shown, last, placed) in
         [(33..=80, 35, 3), (33..=80, 33, 0), (33..=34, 40, 8), (37..=39, 40, 8), (33..=33, 40, 0)]
     {
@@ -381,7 +383,7 @@ fn a_new_numbering_ends_with_its_connection() {
     assert_eq!((rig.account(0).in_flight, rig.account(0).dropped.get(Cause::OutOfSync)), (34, 5));
 }
 
-/// The others are in other readout units; no more than these came in time.
+/// The other sources are in other readout units, and no more fragments than these arrive in time.
 #[test]
 fn a_gap_of_the_only_source_here_is_believed_when_time_is_over() {
     let mut rig = started(wide(1));
@@ -402,7 +404,7 @@ fn a_short_gap_is_believed_when_time_is_over_although_others_are_late() {
     assert_eq!((rig.settled, rig.missing(key(9)), rig.missing(key(10))), (key(12), vec![(1, Cause::Skipped)], vec![]));
 }
 
-/// Both lost the same events, of which no third source tells, and one of them a few more.
+/// Both sources lost the same events, and one of them a few more. No third source shows this.
 #[test]
 fn a_long_gap_that_two_sources_share_is_believed_when_time_is_over() {
     // Within the window, and beyond it.
@@ -466,7 +468,7 @@ fn numbers_that_are_zero_are_no_restart() {
     }
 }
 
-/// So few events that time is over before the next one.
+/// The event rate is so low that the time is over before the next event.
 #[test]
 fn a_wrong_number_near_the_first_one_is_no_restart_at_a_low_rate() {
     for (wrong, restarts) in [(0, false), (1, false), (5, false), (1, true)] {
@@ -524,7 +526,7 @@ fn a_fragment_that_the_framer_gave_up_has_a_place() {
     assert_eq!(rig.settled, key(8), "one was given up before event 8, and none behind it");
 }
 
-/// What may happen to one number.
+/// A fault of one number.
 #[derive(Copy, Clone, Debug)]
 enum Fault {
     Flip { bit: u32, is_checked: bool },
@@ -540,7 +542,7 @@ fn fault(bits: u32) -> impl Strategy<Value = Fault> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
-    /// The promise: k bad numbers cost at most k fragments, pair nothing wrongly, and hold nothing up.
+    /// The promise: k bad numbers cost at most k fragments, pair nothing wrongly, and block nothing.
     #[test]
     fn bad_numbers_cost_no_more_than_themselves(
         bits in prop_oneof![Just(16_u32), Just(24), Just(32)],
@@ -572,7 +574,7 @@ proptest! {
             }
         }
         rig.wait(SOURCE_TIMEOUT * (1 + rest as u32));
-        // Two wrong numbers may look as if fragments had changed places.
+        // Two wrong numbers may look like fragments in exchanged places.
         let is_exchanged = |&(key, number): &(EventKey, u64)| {
             (0..3).any(|source| [key.number(), number].iter().all(|&one| faults.contains_key(&(source, one))))
         };
@@ -587,7 +589,7 @@ proptest! {
     }
 }
 
-/// A counter that is set forward looks like a loss until the times show the place.
+/// A counter that is set forward looks like a loss until the times show the position.
 #[test]
 fn numbers_between_the_counts_of_a_board_that_was_set_forward_are_no_missing_frames() {
     for lost in [0, 3] {

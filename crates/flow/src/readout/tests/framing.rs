@@ -1,4 +1,4 @@
-//! Fragments are found however the stream is cut, and frames of one event that follow each other become one fragment.
+//! Fragments are found wherever the stream is cut, and consecutive frames of one event become one fragment.
 
 use super::*;
 use proptest::collection::vec;
@@ -10,7 +10,7 @@ use ropewalk_wire::{fed, ferol, generic};
 const SOURCE: SourceId = SourceId(7);
 const LIMITS: FramerLimits = FramerLimits { max_fragment: 100_000, check_crc: true, gather: None };
 
-/// A FED fragment with `words` words of payload.
+/// Returns a FED fragment with `words` words of payload.
 fn fed_fragment(source: SourceId, level1_id: u32, words: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let payload: Vec<u8> = (0..8 * words).map(|byte| (byte as u32 ^ level1_id) as u8).collect();
@@ -39,7 +39,7 @@ fn generic_fragment(event_number: u64, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A framer, and a pool of blocks of 1 KiB through which its bytes come.
+/// A framer, and a pool of blocks of 1 KiB for its bytes.
 struct Stream {
     framer: Framer,
     pool: Pool,
@@ -50,7 +50,7 @@ impl Stream {
         Self { framer: Framer::new(limits), pool: Pool::new(PoolConfig::heap("test", 1024, 2048)).expect("a pool") }
     }
 
-    /// Lets bytes arrive in pieces of these lengths (again and again), each in a block of its own.
+    /// Pushes the bytes in pieces of these lengths, used cyclically, each in its own block.
     fn send(&mut self, mut bytes: &[u8], lengths: &[usize]) {
         let mut lengths = lengths.iter().cycle();
         while !bytes.is_empty() {
@@ -79,7 +79,7 @@ fn flags_of(bytes: &[u8], limits: FramerLimits) -> FragmentFlags {
     fragment.meta.flags
 }
 
-/// Looking at the first bytes tells what a framer that gets them tells, however few there are.
+/// The opening and the framer agree, however few bytes there are.
 #[test]
 fn an_opening_says_what_the_framer_will_say() {
     let streams = [
@@ -425,7 +425,7 @@ proptest! {
 const TIMEOUT: Duration = Duration::from_millis(100);
 const GATHERING: FramerLimits = FramerLimits { max_fragment: 10_000, check_crc: true, gather: Some(TIMEOUT) };
 
-/// A page: which orbit, which page of it, its counter, whether it is the last.
+/// Returns a page: its orbit, its index in the orbit, its counter, and whether it is the last one.
 fn page(orbit: u64, place: u64, counter: u64, is_last: bool) -> Vec<u8> {
     let header = Header::new().with(alice::FEE, 7).with(alice::ORBIT, orbit).with(alice::PAGE, place);
     let header = header.with(alice::PACKET_COUNTER, counter & 0xff).with(alice::STOP, is_last.into());
@@ -434,7 +434,7 @@ fn page(orbit: u64, place: u64, counter: u64, is_last: bool) -> Vec<u8> {
     page
 }
 
-/// A piece of a trigger record.
+/// Returns a piece of a trigger record.
 fn record(trigger: u64, place: u64) -> Vec<u8> {
     let header = Header::new().with(dune::SOURCE, 7).with(dune::TRIGGER_NUMBER, trigger).with(dune::SEQUENCE, place);
     let mut fragment = Vec::new();
@@ -442,7 +442,7 @@ fn record(trigger: u64, place: u64) -> Vec<u8> {
     fragment
 }
 
-/// A packet of a pulse.
+/// Returns a packet of a pulse.
 fn packet(pulse: u64, number: u64) -> Vec<u8> {
     let header = Header::new().with(ess::QUEUE, 7).with(ess::SEQUENCE, number).with(ess::PULSE_TICKS, pulse);
     let mut packet = Vec::new();
@@ -450,7 +450,7 @@ fn packet(pulse: u64, number: u64) -> Vec<u8> {
     packet
 }
 
-/// A stream of a format, and what comes of it.
+/// A stream of a format, and the fragments found in it.
 struct GatheredStream {
     framer: Framer,
     pool: Pool,
@@ -471,7 +471,7 @@ impl GatheredStream {
         self.take()
     }
 
-    /// Takes what there is, one at a time.
+    /// Takes all available fragments, one at a time.
     fn take(&mut self) -> Result<(), FramingError> {
         loop {
             let before = self.out.len();
@@ -496,7 +496,7 @@ fn slice(pool: &mut Pool, bytes: &[u8]) -> Slice {
     loan.append(bytes).expect("room enough")
 }
 
-/// What came, in short: the event with its bytes and whether some are missing, or the cause of a loss.
+/// Summarises the received fragments: the event with its bytes and whether some are missing, or the cause of a loss.
 fn outcome(received: &[Received]) -> Vec<Result<(u64, usize, bool), Cause>> {
     let in_short = |one: &Received| match one.meta.missing_cause() {
         Some(cause) => Err(cause),
@@ -560,7 +560,7 @@ fn a_page_that_comes_twice_is_there_once_and_one_that_comes_too_late_is_late() {
     for page in [&once, &once, &page(1, 1, 1, true), &page(1, 1, 1, true), &page(1, 2, 2, true), &page(2, 0, 3, true)] {
         stream.push(page).expect("a page");
     }
-    // The orbit had left when its last page came again.
+    // The orbit had already been passed on when its last page was repeated.
     assert_eq!(
         outcome(&stream.out),
         [Ok((1, 2 * PAGE, false)), Err(Cause::Late), Err(Cause::Late), Ok((2, PAGE, false))]
@@ -612,7 +612,7 @@ fn a_frame_that_came_while_the_source_was_not_read_counts_from_when_it_is_found(
     let mut stream = GatheredStream::new(ForeignFormat::Dune, GATHERING);
     let slice = slice(&mut stream.pool, &[record(1, 0), record(1, 1)].concat());
     stream.framer.push(slice);
-    // There was no room for it.
+    // There was no room for the frame.
     stream.settle(10 * TIMEOUT, false);
     stream.take().expect("two records");
     stream.settle(TIMEOUT / 2, true);
@@ -660,7 +660,7 @@ fn packets_of_a_pulse_are_one_fragment_and_one_that_strays_ends_no_other_pulse()
     packets.iter().for_each(|&(pulse, number)| push(&mut framer, &packet(pulse, number)));
     let bytes = packet(100, 1).len();
     framer.advance(Instant::ZERO.after(TIMEOUT / 2), &mut out);
-    // Number 4 came after its pulse had left, number 6 twice, and number 7 may have been of either pulse.
+    // Number 4 came after its pulse was passed on, number 6 was repeated, and number 7 may belong to either pulse.
     assert_eq!(outcome(&out), [Ok((100, 3 * bytes, false)), Err(Cause::Late), Ok((200, 2 * bytes, false))]);
     assert_eq!(out[0].payload.to_vec(), [packet(100, 1), packet(100, 2), packet(100, 3)].concat());
     framer.advance(Instant::ZERO.after(TIMEOUT), &mut out);
@@ -697,7 +697,7 @@ proptest! {
         stream.framer.end(&mut rest);
         stream.out.append(&mut rest);
         let counts = stream.framer.take_counts();
-        // Each frame began a fragment, went on with one, came twice or too late.
+        // Each frame began a fragment, continued one, was repeated or came too late.
         prop_assert_eq!(stream.out.len() as u64 + counts.gathered + counts.repeated, frames);
         let late = stream.out.iter().filter(|one| one.meta.missing_cause() == Some(Cause::Late)).count() as u64;
         let bytes: usize = stream.out.iter().map(|one| one.payload.len()).sum();
@@ -706,7 +706,7 @@ proptest! {
     }
 }
 
-/// What a framer makes of bytes that come in pieces of `step`, behind which nothing comes.
+/// Returns the fragments of bytes that arrive in pieces of `step` and are then complete.
 fn received(framer: &mut Framer, bytes: &[u8], step: usize) -> Vec<Received> {
     let mut pool = Pool::new(PoolConfig::heap("test", 1024, 4096)).expect("a pool");
     let mut out = Vec::new();
@@ -758,7 +758,7 @@ fn a_datagram_of_zeros_is_given_up() {
     }
 }
 
-/// As in the files of ATLAS: records of the file, and events in any order, each named after the program that built it.
+/// As in the files of ATLAS: file records, and events in any order, each named after the program that built it.
 #[test]
 fn records_of_a_data_file_are_filler_and_its_events_come_in_any_order() {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();

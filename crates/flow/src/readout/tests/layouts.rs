@@ -1,4 +1,4 @@
-//! Frames that a layout describes become fragments, in streams and in datagrams, among any other bytes.
+//! Frames described by a layout become fragments, in streams and in datagrams, among any other bytes.
 
 use super::*;
 use proptest::collection::vec;
@@ -25,7 +25,7 @@ const fn number(at: i32, bytes: u8) -> Number {
     Number::little_endian(at, bytes)
 }
 
-/// Event, clock, sequence, status and checksum behind a length, and a sync word in front of all if so wanted.
+/// A length, then event, clock, sequence, status and checksum; with a sync word in front if `with_sync`.
 fn digitiser(with_sync: bool) -> Layout {
     let length = Length { number: number(4, 4), unit: 4, counts: Counts::Frame, add: 0 };
     let size = Size::Length(length);
@@ -57,8 +57,8 @@ fn memory() -> Pool {
     Pool::new(PoolConfig::heap("test", 1024, 2048)).expect("a pool")
 }
 
-/// Lets bytes arrive in pieces of these lengths (again and again), each in a block of its own; takes what there is, and the
-/// error that ends it.
+/// Pushes the bytes in pieces of these lengths, used cyclically, each in its own block. Returns the fragments, and the
+/// error that ends the stream.
 fn received(framer: &mut Framer, bytes: &[u8], lengths: &[usize]) -> (Vec<Received>, Option<Cause>) {
     let (mut pool, mut out, mut rest) = (memory(), Vec::new(), bytes);
     let mut lengths = lengths.iter().cycle();
@@ -86,7 +86,7 @@ fn stream(plan: &Arc<Plan>) -> Framer {
     Framer::described(SOURCE, Arc::clone(plan), LIMITS)
 }
 
-/// What came, in short: the event, or the cause of a loss.
+/// Summarises the received fragments: the event, or the cause of a loss.
 fn outcome(received: &[Received]) -> Vec<Result<u64, Cause>> {
     received.iter().map(|one| one.meta.missing_cause().map_or(Ok(one.meta.raw_id), Err)).collect()
 }
@@ -136,7 +136,7 @@ fn garbage_counts_as_one_lost_frame_and_the_next_good_one_is_found() {
     }
 }
 
-/// A board whose frames carry the mark of another one.
+/// The frames of a board carry the mark of another one.
 #[test]
 fn bytes_without_any_frame_are_counted_all_the_time() {
     let plan = plan(&digitiser(true));
@@ -200,10 +200,10 @@ fn a_board_that_is_restarted_begins_its_events_anew() {
     let plan = plan(&digitiser(true));
     let first: Vec<u8> = (1..=3).flat_map(|number| frame(&plan, event(number), 40)).collect();
     let second: Vec<u8> = (1..=2).flat_map(|number| frame(&plan, event(number), 40)).collect();
-    // It went down in the middle of a frame.
+    // The board failed in the middle of a frame.
     let bytes = [&first[..100], &second, &second].concat();
     let (all, _) = received(&mut stream(&plan), &bytes, &[33]);
-    // What was sent of the third frame swallows the begin of the next.
+    // The sent part of the third frame swallows the beginning of the next one.
     assert_eq!(outcome(&all), [Ok(1), Ok(2), Ok(3), Err(Cause::SyncLost), Ok(2), Ok(1), Ok(2)]);
     assert!(all[2].meta.flags.contains(FragmentFlags::CRC_ERROR));
 }
@@ -273,7 +273,7 @@ proptest! {
     }
 }
 
-/// Frames of any length in datagrams: behind "ESS", a sequence and a length.
+/// Frames of any length in datagrams, after "ESS", a sequence and a length.
 fn in_datagrams(frame: Frame) -> Layout {
     Layout {
         matches: Some(Pattern { at: 0, bytes: b"ESS".to_vec(), mask: None }),
@@ -335,7 +335,7 @@ fn several_frames_in_a_datagram_are_a_fragment_each() {
     assert_eq!(outcome(&out), [Ok(2)], "the next datagram is looked at afresh");
 }
 
-/// Frames in the bodies of several datagrams, as the ESnet load balancer's reassembly header has them.
+/// Frames in the bodies of several datagrams, as with the ESnet load balancer's reassembly header.
 fn in_pieces(place: Place, end: End) -> Layout {
     let pieces = Pieces { header: 20, frame: Number::big_endian(12, 8), place, end };
     Layout { event: vec![Number::big_endian(12, 8)], ..Layout::new(Frame::Pieces(pieces), 4096) }
@@ -343,7 +343,7 @@ fn in_pieces(place: Place, end: End) -> Layout {
 
 const BY_OFFSET: (Place, End) = (Place::Offset(Number::big_endian(4, 4)), End::Length(Number::big_endian(8, 4)));
 
-/// The datagrams of a frame with this body, cut into bodies of `each` bytes.
+/// Returns the datagrams of a frame with this body, cut into bodies of `each` bytes.
 fn pieces_of(event: u64, body: &[u8], each: usize) -> Vec<Vec<u8>> {
     let header = |offset: usize| {
         let numbers = [&[0; 4][..], &(offset as u32).to_be_bytes(), &(body.len() as u32).to_be_bytes()];
@@ -456,7 +456,7 @@ fn a_frame_whose_number_was_done_long_ago_is_a_new_one() {
     assert_eq!(framer.take_counts().repeated, 0);
 }
 
-/// It is not put together from pieces of two frames.
+/// A frame is not assembled from pieces of two frames.
 #[test]
 fn a_piece_with_other_bytes_in_the_same_place_begins_another_frame() {
     let (mut framer, _) = of_datagrams(&in_pieces(BY_OFFSET.0, BY_OFFSET.1));
@@ -470,7 +470,7 @@ fn a_piece_with_other_bytes_in_the_same_place_begins_another_frame() {
     assert_eq!(framer.take_counts().repeated, 1);
 }
 
-/// At once, so that the frames before are remembered, and however many pieces they have.
+/// The restart is immediate, so that the earlier frames are remembered, and holds for any number of pieces.
 #[test]
 fn a_sender_that_is_started_again_at_once_loses_nothing() {
     for length in [50, 150, 800, 1500] {
@@ -479,7 +479,7 @@ fn a_sender_that_is_started_again_at_once_loses_nothing() {
         for again in 0..3 {
             for event in 0..5 {
                 let pieces = pieces_of(event, &vec![again; length], 100);
-                // The first one comes twice.
+                // The first piece is repeated.
                 for piece in pieces.iter().chain(&pieces[..1]) {
                     framer.push(Instant::ZERO, datagram(&mut pool, piece), false, &mut out);
                 }
@@ -503,7 +503,7 @@ fn frames_that_are_not_whole_at_the_end_are_counted() {
     assert_eq!((framer.abandon(), framer.unfinished()), (1, 0));
 }
 
-/// Datagrams with these numbers, by their own sequence, in this order; what comes out, and what was counted.
+/// Pushes datagrams with these sequence numbers in this order. Returns the fragments and the counts.
 fn overtaking(numbers: &[u64], counting: Counting) -> (Vec<Result<u64, Cause>>, FrameCounts) {
     let plan = plan(&in_datagrams(Frame::Datagram));
     let waits = DatagramLimits { counting, ..DatagramLimits::USUAL };
@@ -550,12 +550,12 @@ fn what_came_while_this_process_did_not_run_is_not_late() {
     assert_eq!(outcome(&out[5..]), [Ok(7), Ok(8), Ok(6), Err(Cause::ShortPacket)], "6 came too late");
 }
 
-/// So many sequences of each kind; a million by hand with `PROPTEST_CASES=1000000`.
+/// Number of sequences of each kind; a million by hand with `PROPTEST_CASES=1000000`.
 #[test]
 fn no_datagrams_do_any_harm() {
     let length = Length { number: Number::big_endian(10, 2), unit: 1, counts: Counts::Frame, add: 0 };
     let index = Place::Index(Number::big_endian(4, 2));
-    // One for all: to make one for each would take longer than everything else.
+    // One pool for all: creating one for each would take longer than everything else.
     let pool = RefCell::new(memory());
     for layout in [
         in_datagrams(Frame::Datagram),
@@ -571,7 +571,7 @@ fn no_datagrams_do_any_harm() {
     }
 }
 
-/// Takes datagrams, each cut by the socket or not, and so many milliseconds after the one before.
+/// Pushes datagrams, each possibly cut by the socket, at these intervals in milliseconds.
 fn harmless(layout: &Layout, datagrams: &[(Vec<u8>, bool, u64)], pool: &mut Pool) -> Result<(), TestCaseError> {
     let (mut framer, plan) = of_datagrams(layout);
     let (mut out, mut now) = (Vec::new(), Instant::ZERO);
@@ -590,7 +590,7 @@ fn harmless(layout: &Layout, datagrams: &[(Vec<u8>, bool, u64)], pool: &mut Pool
     Ok(())
 }
 
-/// Pieces of a frame as its bytes say: an event and a length each.
+/// Divides a frame as its bytes specify: an event and a length each.
 struct ByBytes;
 
 impl Splitter for ByBytes {
@@ -638,7 +638,7 @@ fn a_frame_of_several_events_is_a_fragment_for_each() {
     assert_eq!(divider.take_divided(), 2, "one that falls apart into nothing is divided, too");
 }
 
-/// Says the pieces of so many frames, and then waits.
+/// Divides this many frames, and then waits.
 struct Slow(usize);
 
 impl Divides for Slow {

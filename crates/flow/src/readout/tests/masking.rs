@@ -1,4 +1,4 @@
-//! Sources that do not take part, from the start or from some event on.
+//! Masked sources, from the start or from some event on.
 
 use super::*;
 
@@ -13,13 +13,13 @@ impl Rig {
         self.readout.report(self.now).filter(|entry| entry.source == id).collect()
     }
 
-    /// 0 takes part, 1 masked, 2 asked back.
+    /// Returns the reported state: 0 takes part, 1 masked, 2 asked back.
     pub(super) fn masked(&self, source: usize) -> u64 {
         let of = |entry: &ReportEntry| entry.as_counter() == Some(Counter::SourceMasked);
         self.reported(source).into_iter().find(of).map_or(0, |entry| entry.value)
     }
 
-    /// The keys at which it was masked and took part again.
+    /// Returns the keys at which the source was masked and took part again.
     pub(super) fn turns(&self, source: usize) -> Vec<EventKey> {
         let turns = self.reported(source).into_iter().filter(|entry| entry.as_turn().is_some());
         turns.map(|entry| EventKey::from_bits(entry.value)).collect()
@@ -112,7 +112,7 @@ fn a_source_that_is_far_behind_catches_up_first() {
     rig.feed(1, 1..=20);
     assert_eq!(rig.masked(1), 2, "more than the window of 16");
     rig.feed(1, 21..=38);
-    // With its event 25 it is near enough; what was settled by then is without it.
+    // At its event 25 it is near enough; the events that were settled by then are without it.
     assert_eq!((rig.turns(1), rig.account(1).dropped.get(Cause::Masked)), (vec![key(1), key(41)], 38));
     rig.feed(0, [41]);
     assert_eq!(rig.settled, key(40));
@@ -157,7 +157,7 @@ fn a_source_that_is_masked_again_at_once_stays_out_from_where_it_was() {
     rig.feed(0, 1..=4);
     rig.mask(1, true);
     rig.mask(1, false);
-    // It comes back ahead of what is settled, and is masked before anything is settled there.
+    // The source comes back ahead of the settled events, and is masked before any event is settled there.
     rig.feed(1, [9]);
     rig.mask(1, true);
     assert_eq!((rig.turns(1), rig.account(1).dropped.get(Cause::Masked)), (vec![key(5), key(9), key(9)], 1));
@@ -264,7 +264,7 @@ fn a_readout_unit_whose_sources_are_all_masked_asks_to_hear_of_events_at_once() 
 fn an_event_without_any_fragment_says_of_each_source_why() {
     let mut rig = Rig::started(config(2));
     rig.mask(1, true);
-    // The other one skips events that another readout unit holds.
+    // The other source skips events that another readout unit holds.
     rig.feed(0, [5]);
     let all = [3, 5].map(|number| rig.missing(key(number)));
     assert_eq!(all, [vec![(0, Cause::Skipped), (1, Cause::Masked)], vec![(1, Cause::Masked)]]);

@@ -1,4 +1,4 @@
-//! The rules of the readout unit, each as a test of the machine alone.
+//! Tests of the readout unit's rules, on the machine alone.
 
 mod beginnings;
 mod collator;
@@ -18,7 +18,7 @@ use ropewalk_terms::{
     Attempt, Cause, Counter, EventKey, FragmentAccount, Instant, NodeId, Outcome, Parameter, Requirement, SourceId,
 };
 
-/// Bytes that each fragment of these tests claims to have.
+/// The claimed length of each fragment of these tests, in bytes.
 const LENGTH: u32 = 100;
 const SOURCE_TIMEOUT: Duration = Duration::from_millis(100);
 const RESYNC_TIMEOUT: Duration = Duration::from_millis(500);
@@ -27,7 +27,7 @@ fn key(number: u64) -> EventKey {
     EventKey::new(0, number)
 }
 
-/// A fragment whose checksum is wrong.
+/// Returns a fragment with a wrong checksum.
 fn damaged(source: u32, raw: u64) -> Received {
     let mut damaged = fragment(source, raw);
     damaged.meta.flags = FragmentFlags::CRC_CHECKED.with(FragmentFlags::CRC_ERROR);
@@ -54,7 +54,7 @@ fn config(sources: u32) -> ReadoutConfig {
     }
 }
 
-/// A readout unit and everything it has said.
+/// A readout unit and all of its output.
 struct Rig {
     readout: Readout,
     now: Instant,
@@ -65,12 +65,12 @@ struct Rig {
 }
 
 impl Rig {
-    /// Before the start, no source connected. Numbers are taken at their word: what is in doubt has tests of its own.
+    /// Creates a rig before the start, without connected sources. Numbers are trusted; doubts have separate tests.
     fn new(config: ReadoutConfig) -> Self {
         Self::with_trust(config, true)
     }
 
-    /// The same where numbers are claims.
+    /// Creates a rig whose numbers are not trusted.
     fn doubting(config: ReadoutConfig) -> Self {
         Self::with_trust(config, false)
     }
@@ -87,7 +87,7 @@ impl Rig {
         }
     }
 
-    /// All sources connected and read, the run started with event 1.
+    /// Creates a rig whose sources are connected and read, in a run that started with event 1.
     fn started(config: ReadoutConfig) -> Self {
         Self::new(config).start()
     }
@@ -121,7 +121,7 @@ impl Rig {
         self.feed_fragments(source, ids.into_iter().map(|raw| fragment(id, raw)).collect());
     }
 
-    /// A fragment with which the source says that its numbering starts again.
+    /// Feeds a fragment by which the source declares the restart of its numbering.
     fn feed_restart(&mut self, source: usize, raw: u64) {
         let id = self.readout.sources[source].id.0;
         self.feed_fragments(source, vec![Received { restarts: true, ..fragment(id, raw) }]);
@@ -145,7 +145,7 @@ impl Rig {
         self.poll();
     }
 
-    /// Lets time pass, in steps so short that nothing is overdue.
+    /// Lets time pass, in steps so short that no deadline is missed.
     fn wait(&mut self, duration: Duration) {
         let until = self.now.after(duration);
         while self.now < until {
@@ -154,7 +154,7 @@ impl Rig {
         }
     }
 
-    /// Takes all actions, and checks what must hold at any time.
+    /// Takes all actions, and checks the invariants.
     fn poll(&mut self) {
         while let Some(action) = self.readout.poll(self.now) {
             match action {
@@ -187,13 +187,13 @@ impl Rig {
             let unrecorded =
                 [Cause::TooLarge, Cause::BuiltWithout, Cause::Late].map(|cause| account.dropped.get(cause));
             let unrecorded: u64 = unrecorded.into_iter().sum();
-            // If an event was built before it was settled here, it is not known whether something would have come.
+            // If an event was built before it was settled here, it is not known whether a fragment would have come.
             assert!(missing >= account.missing.total() + unrecorded, "source {source}: {gaps:?}");
             assert!(gaps.windows(2).all(|pair| pair[0].last < pair[1].first), "source {source}: {gaps:?}");
         }
     }
 
-    /// The stretches in which a source is missing: first and last number, and how many events it lacks.
+    /// Returns the stretches in which a source is missing: first and last number, and number of missing events.
     fn gaps(&self, source: usize) -> Vec<(u64, u64, u64)> {
         let gaps = self.readout.sources[source].gaps.iter();
         gaps.map(|gap| (gap.first.number(), gap.last.number(), gap.missing)).collect()
@@ -203,12 +203,12 @@ impl Rig {
         self.readout.account(source)
     }
 
-    /// The numbers of the announced events.
+    /// Returns the numbers of the announced events.
     fn numbers(&self) -> Vec<u64> {
         self.held.iter().map(|entry| entry.key.number()).collect()
     }
 
-    /// The super-fragment of an event that is held.
+    /// Returns the super-fragment of a held event.
     fn fragments(&self, key: EventKey) -> Vec<Fragment> {
         let super_fragment = self.readout.super_fragment(key).expect("settled and held");
         let mut fragments = Vec::new();
@@ -217,7 +217,7 @@ impl Rig {
         fragments
     }
 
-    /// What is missing in an event that is held, by source id.
+    /// Returns the missing fragments of a held event, by source id.
     fn missing(&self, key: EventKey) -> Vec<(u32, Cause)> {
         let missing = |meta: FragmentMeta| meta.missing_cause().map(|cause| (meta.source.0, cause));
         self.fragments(key).into_iter().filter_map(|fragment| missing(fragment.meta)).collect()
@@ -419,7 +419,7 @@ fn two_sources() -> ReadoutConfig {
     ReadoutConfig::new(0, (1..=2).map(|id| SourceConfig::new(SourceId(id), Format::Ferol)).collect())
 }
 
-/// What is wrong once something was changed.
+/// Returns the error of a changed configuration.
 fn wrong(change: impl FnOnce(&mut ReadoutConfig)) -> Option<ReadoutConfigError> {
     let mut config = two_sources();
     change(&mut config);

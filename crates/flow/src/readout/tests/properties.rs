@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a source does with its next fragment.
+/// The action of a source with its next fragment.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Plain,
@@ -76,7 +76,7 @@ fn input() -> impl Strategy<Value = Input> {
     ]
 }
 
-/// Where each source's own counter stands.
+/// The value of each source's own counter.
 type Counters = [u64; SOURCES];
 
 fn fragment_after(counter: &mut u64, source: u32, next: Next) -> Received {
@@ -130,7 +130,7 @@ fn apply(rig: &mut Rig, counters: &mut Counters, input: Input) {
         Input::Recover => recover(rig),
         Input::Query => rig.tell(Message::QueryHighest),
         Input::Stop(number) => {
-            // A later end than anything that was shown would be waited for.
+            // A later end than any shown event would be waited for.
             let shown = highest(rig);
             rig.settled = EventKey::MIN;
             rig.held.clear();
@@ -167,7 +167,7 @@ fn highest(rig: &mut Rig) -> EventKey {
     highest
 }
 
-/// Stops the run where it is and drains it, releasing everything that is announced. Every run must end.
+/// Stops the run at its present event and drains it, releasing everything that is announced. Every run must end.
 fn drain(rig: &mut Rig) {
     let highest = highest(rig);
     (rig.held, rig.settled) = (Vec::new(), EventKey::MIN);
@@ -214,7 +214,7 @@ proptest! {
         order in vec((0..SOURCES, 1..20_usize), 50),
     ) {
         let mut rig = Rig::started(config(SOURCES as u32));
-        // A last event that all sources have proves what is missing before it.
+        // A last event that all sources have proves which fragments are missing before it.
         let present: Vec<_> = present.into_iter().chain([[true; SOURCES]]).collect();
         let mut queues: Vec<Vec<u64>> = (0..SOURCES)
             .map(|source| (1..=present.len() as u64).rev().filter(|&n| present[n as usize - 1][source]).collect())

@@ -1,5 +1,4 @@
-//! When an event is settled and announced, how builder units get it, and what the event manager and its successor
-//! learn.
+//! Settling and announcement of events, answers to builder units, and messages to the event manager and its successor.
 
 use super::*;
 use crate::histogram::{FieldOrder, HistogramConfig, Histogrammed, IntegerField};
@@ -403,10 +402,10 @@ fn what_the_event_manager_left_is_sent_to_its_successor_once() {
     let mut rig = Rig::started(config(1));
     rig.feed(0, 1..=9);
     rig.tell(Message::Ended(ended(4)));
-    // An older word that comes late says less.
+    // An older message that comes late says less.
     rig.tell(Message::Ended(ended(3)));
     assert_eq!(rig.others, []);
-    // What is announced again was settled before.
+    // The events that are announced again were settled before.
     (rig.settled, rig.held) = (EventKey::MIN, Vec::new());
     rig.tell(Message::Recover);
     assert_eq!((rig.others.as_slice(), rig.numbers().len()), (&[Message::Ended(ended(4))][..], 9));
@@ -456,7 +455,7 @@ fn ten(from: u64, to: u64) -> Binning {
     Binning::linear(from, to, 10).expect("ten bins")
 }
 
-/// What the readout unit reports of its histograms, by source and cell.
+/// Returns the reported histograms, by source and cell.
 fn told(rig: &Rig) -> BTreeMap<(u32, u16), u64> {
     let told = rig.readout.histograms().map(|entry| {
         let (index, cell) = entry.as_histogram().expect("of a histogram");
@@ -466,7 +465,7 @@ fn told(rig: &Rig) -> BTreeMap<(u32, u16), u64> {
     told.collect()
 }
 
-/// A payload of these pieces, each in a block of its own.
+/// Returns a payload of these pieces, each in its own block.
 fn payload(pool: &mut Pool, pieces: &[&[u8]]) -> Payload {
     let mut payload = Payload::default();
     for piece in pieces {

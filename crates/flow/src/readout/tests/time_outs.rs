@@ -1,9 +1,9 @@
-//! Absence and restarts: sources that are waited for, and counters that start again.
+//! Absence and restarts: sources that are awaited, and counters that restart.
 
 use super::doubts::{started, wide};
 use super::*;
 
-/// The process was stopped, say: what its sources sent meanwhile is read behind that.
+/// For example, the process was stopped: data that its sources sent meanwhile is read afterwards.
 #[test]
 fn a_readout_unit_that_stood_still_waits_for_its_sources_again() {
     let mut rig = Rig::started(config(2));
@@ -19,7 +19,7 @@ fn a_readout_unit_that_stood_still_waits_for_its_sources_again() {
     assert_eq!(rig.missing(key(4)), [(1, Cause::TimedOut)]);
 }
 
-/// The same where numbers only grow, where numbers are in doubt, and where a declaration is waited for.
+/// The same for growing numbers, for doubted numbers, and for an awaited declaration.
 #[test]
 fn all_time_outs_start_again_when_a_readout_unit_stood_still() {
     for polls in [false, true] {
@@ -327,7 +327,8 @@ fn a_source_that_ended_and_is_back_may_still_bring_something() {
     assert_eq!(rig.missing(key(2)), [(1, Cause::Disconnected)]);
 }
 
-/// None of its sources has shown the event, and they are silent: the event manager knows of it from others.
+/// None of its sources has shown the event, and they are silent: the event manager knows of it from other readout
+/// units.
 #[test]
 fn an_event_that_exists_elsewhere_is_waited_for_with_the_usual_patience() {
     let mut rig = Rig::started(config(2));
@@ -548,7 +549,7 @@ fn a_source_that_does_not_follow_is_left_behind() {
     assert_eq!(rig.account(1).dropped.get(Cause::OutOfSync), 2);
 }
 
-/// Its sources say everything from the run's beginning on, as where they were not read before.
+/// Its sources send everything from the run's beginning on, as if they had not been read before.
 #[test]
 fn the_run_s_first_number_is_no_restart_in_a_readout_unit_that_begins_later_than_the_run() {
     let mut rig = Rig::new(ReadoutConfig { trigger: Some(SourceId(0)), ..config(2) });
@@ -586,7 +587,7 @@ fn a_source_that_is_not_read_is_not_left_behind() {
     }
 }
 
-/// The trigger source may be unread elsewhere: there the same events are held.
+/// The trigger source may be unread in another readout unit, which holds the same events.
 #[test]
 fn the_wait_for_a_declaration_counts_from_when_everything_is_released() {
     for is_declared in [true, false] {
@@ -723,7 +724,7 @@ fn counts_that_are_all_still_held_make_the_next_one_wait() {
     assert_eq!(rig.held.last().map(|entry| entry.key), Some(EventKey::new(9, 2)));
 }
 
-/// Each lone number could be one that came twice.
+/// Each single number could be a repetition.
 #[test]
 fn a_count_that_begins_with_fewer_fragments_than_a_doubt_awaits_begins_with_the_first() {
     for starts in 3..=5 {

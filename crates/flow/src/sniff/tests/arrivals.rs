@@ -1,8 +1,9 @@
-//! Clocks of boards whose frames arrive late, as on a busy machine, and numbers that go up by more than one per frame.
+//! Clocks of boards whose frames arrive late, as on a busy machine, and numbers that increase by more than one per
+//! frame.
 
 use super::*;
 
-/// How a clock stands in a frame: bytes, byte order, nanoseconds of a tick.
+/// The clock in a frame: bytes, byte order, nanoseconds per tick.
 #[derive(Copy, Clone, Debug)]
 struct Ticking {
     bytes: usize,
@@ -10,12 +11,12 @@ struct Ticking {
     tick: u64,
 }
 
-/// A board with a clock: frames at random times, of which some wait until a stall of this machine is over.
+/// A board with a clock: frames at random times, some of which wait until a stall of this machine is over.
 fn late(ticking: Ticking, rate_hz: u64, seconds: u64, transport: Transport) -> Group {
     let (mut sniffer, mut noise) = (Sniffer::new(Limits::default()), Noise(23));
     let (mut now, mut arrived, mut stalled) = (0_u64, 0_u64, 0_u64);
     for index in 0..(rate_hz * seconds) as u32 {
-        // The sum of three is far from regular.
+        // The sum of three random values is far from regular.
         now += (0..3).map(|_| noise.next() % (2 * 1_000_000_000 / rate_hz / 3)).sum::<u64>();
         if noise.next() % (rate_hz / 7).max(1) == 0 {
             stalled = now + 5_000_000 + noise.next() % 10_000_000;
@@ -60,7 +61,8 @@ fn a_clock_is_found_although_arrivals_scatter() {
     }
 }
 
-/// A sum of anything, such as the bytes that were sent, grows with time and is no clock, however long it is looked at.
+/// A sum of random values, such as the number of sent bytes, grows with time and is not a clock, however long it is
+/// observed.
 #[test]
 fn a_sum_over_a_long_time_is_no_clock() {
     for seed in 0..20 {
@@ -80,7 +82,7 @@ fn a_sum_over_a_long_time_is_no_clock() {
     }
 }
 
-/// What is said where no clock was found: that, or which bytes it may be.
+/// The report without a clock: that there is none, or which bytes it may be.
 #[test]
 fn a_clock_that_was_not_found_is_mentioned() {
     let (mut sniffer, mut noise) = (Sniffer::new(Limits::default()), Noise(3));
@@ -93,7 +95,7 @@ fn a_clock_that_was_not_found_is_mentioned() {
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].starts_with("no clock found"), "{notes:?}");
 
-    // The sender keeps frames for up to 2 s.
+    // The sender delays frames by up to 2 s.
     let (mut sniffer, mut noise, mut now) = (Sniffer::new(Limits::default()), Noise(3), 0);
     for number in 0..6000_u32 {
         now += noise.next() % 2_000_000;
@@ -112,7 +114,7 @@ fn a_clock_that_was_not_found_is_mentioned() {
     assert_eq!(group.notes, [Note::NoTimes], "{:?}\n{}", group.doubts, told(&group));
 }
 
-/// The number of the first of so many events in each frame.
+/// The number of the first of `by` events in each frame.
 #[test]
 fn a_number_that_goes_up_by_more_than_one_is_not_masked() {
     for by in [2_u64, 3, 4, 5, 8, 10, 16, 32] {

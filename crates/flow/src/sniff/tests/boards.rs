@@ -1,14 +1,14 @@
-//! The measure of the sniffer: boards made up by a seed, each at three trigger rates. For each the drafted event number is right,
-//! or the draft says that it is not certain.
+//! The benchmark of the sniffer: random boards from a seed, each at three trigger rates. For each the drafted event
+//! number is right, or the draft says that it is uncertain.
 
 use super::*;
 use ropewalk_wire::framing::{Framing, Front, Search};
 use ropewalk_wire::layout::ChecksumKind;
 
-/// Boards of one table.
+/// Number of boards per table.
 const BOARDS: u64 = 30;
 
-/// How triggers come.
+/// The timing of triggers.
 #[derive(Copy, Clone, Debug)]
 enum Rate {
     /// Every 100 ms.
@@ -59,12 +59,12 @@ enum Part {
     Packets {
         is_big: bool,
     },
-    /// Counts the frames of an event that follow.
+    /// Counts the remaining frames of an event.
     Left,
     Zeros(usize),
 }
 
-/// The bits beside the number of an event.
+/// The bits beside an event number.
 #[derive(Copy, Clone, Debug)]
 enum Others {
     Zero,
@@ -72,17 +72,17 @@ enum Others {
     Noise,
 }
 
-/// How numbers of events go on.
+/// How event numbers advance.
 #[derive(Copy, Clone, PartialEq, Debug)]
 enum Numbering {
     EachFrame,
-    /// Of one to five triggers a board sees the last one.
+    /// A board sees the last one of one to five triggers.
     EachTrigger,
     /// An event has one to three frames.
     SeveralFrames,
 }
 
-/// What a length covers.
+/// The extent of a length.
 #[derive(Copy, Clone, Debug)]
 enum Covered {
     Frame,
@@ -96,7 +96,7 @@ enum Payload {
     Random,
     Samples,
     Hits,
-    /// Zeros, with a byte among them here and there.
+    /// Zeros with occasional other bytes.
     Sparse,
 }
 
@@ -116,7 +116,7 @@ struct Board {
     frames: u64,
 }
 
-/// A frame, its event's number, and when it came.
+/// A frame, its event number, and its time of arrival.
 struct Sent {
     bytes: Vec<u8>,
     event: u64,
@@ -209,7 +209,7 @@ impl Board {
         }
     }
 
-    /// Adds fields, numbers and losses that few boards have.
+    /// Adds rare fields, numbers and losses.
     fn odd(mut self, dice: &mut Dice) -> Self {
         if dice.below(3) == 0 {
             self.payload = Payload::Sparse;
@@ -254,7 +254,8 @@ impl Board {
         self
     }
 
-    /// What it sends at this rate. Frames come 20 to 200 us after their trigger, and never overtake each other.
+    /// Returns the frames of the board at this rate. They are sent 20 to 200 us after their trigger, and never overtake
+    /// each other.
     fn sent(&self, rate: Rate, dice: &mut Dice) -> Vec<Sent> {
         let (mut trigger, mut came, mut left) = (1e6, 0_u64, 0);
         let (mut number, mut parts, mut sent) = (0, 0, Vec::new());
@@ -286,7 +287,8 @@ impl Board {
         sent
     }
 
-    /// The frame with this index; the event's number, counted from the first one; and the frames of the event that follow.
+    /// Returns the frame with this index; the event number, counted from the first one; and the remaining frames of the
+    /// event.
     fn frame(&self, [index, number, left]: [u64; 3], now: f64, dice: &mut Dice) -> (Vec<u8>, u64) {
         let (mut frame, mut event, mut length) = (Vec::new(), 0, None);
         for part in &self.parts {
@@ -376,7 +378,7 @@ fn put(out: &mut Vec<u8>, number: u64, bytes: usize, is_big_endian: bool) {
     }
 }
 
-/// What is found in frames; a connection brings them in pieces that end anywhere, a file at no time.
+/// Returns the findings in frames. A connection delivers them in arbitrary pieces, a file without times.
 fn sniffed(sent: &[Sent], transport: Transport) -> Group {
     let mut sniffer = Sniffer::new(Limits::default());
     for frame in sent {
@@ -393,7 +395,7 @@ fn sniffed(sent: &[Sent], transport: Transport) -> Group {
     only(&sniffer)
 }
 
-/// Why a draft is wrong; `None` if its frames and its event's number are right.
+/// Returns why a draft is wrong; `None` if its frames and its event number are right.
 fn wrong(group: &Group, sent: &[Sent], board: &Board) -> Option<String> {
     let Some(layout) = draft(group) else { return Some("no frames were found".to_owned()) };
     let plan = Plan::compile(&layout).expect("a draft is a plan");
@@ -420,7 +422,7 @@ fn wrong(group: &Group, sent: &[Sent], board: &Board) -> Option<String> {
         .then(|| format!("{event:?}: {:?} for {:?}", &values[..4.min(values.len())], &truth[..4]))
 }
 
-/// What came of a table.
+/// The results of a table.
 #[derive(Copy, Clone, Default, Debug, PartialEq, Eq)]
 struct Tally {
     /// Right, without a doubt.
@@ -433,7 +435,7 @@ struct Tally {
     confident: usize,
 }
 
-/// The table of a seed, of usual boards or of odd ones, and what is wrong in it.
+/// Returns the table of a seed, for usual or odd boards, and the errors in it.
 fn tally(seed: u64, is_odd: bool) -> (Tally, String) {
     let (mut tally, mut failures) = (Tally::default(), String::new());
     for number in 0..BOARDS {

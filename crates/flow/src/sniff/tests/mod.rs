@@ -1,4 +1,4 @@
-//! What is hidden in frames is found, and what is not there is not.
+//! Hidden fields of frames are found, and no others.
 
 mod arrivals;
 mod boards;
@@ -15,7 +15,7 @@ fn peer(number: u8, transport: Transport) -> Peer {
     Peer { port: 9000, transport, from: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, number)), 5000) }
 }
 
-/// Numbers that look random and are always the same.
+/// A fixed sequence of numbers that look random.
 struct Noise(u64);
 
 impl Noise {
@@ -35,7 +35,7 @@ fn only(sniffer: &Sniffer) -> Group {
     groups.remove(0)
 }
 
-/// The counters of frames that were found, and whether peers share them.
+/// Returns the frame counters found, and whether peers share them.
 fn frame_counters(group: &Group) -> Vec<(Number, bool)> {
     let counters = group.guesses.iter().filter_map(|guess| match guess.meaning {
         Meaning::FrameCounter { number, is_shared } => Some((number, is_shared)),
@@ -44,7 +44,7 @@ fn frame_counters(group: &Group) -> Vec<(Number, bool)> {
     counters.collect()
 }
 
-/// The clocks that were found: where, and the tick in nanoseconds.
+/// Returns the clocks found: place, and tick in nanoseconds.
 fn clocks(group: &Group) -> Vec<(Number, f64)> {
     let clocks = group.guesses.iter().filter_map(|guess| match guess.meaning {
         Meaning::Clock { number, tick, .. } => Some((number, tick)),
@@ -53,7 +53,7 @@ fn clocks(group: &Group) -> Vec<(Number, f64)> {
     clocks.collect()
 }
 
-/// Everything that was found, as a person reads it.
+/// Returns all findings as text.
 fn told(group: &Group) -> String {
     group.guesses.iter().map(|guess| format!("{guess}\n")).collect()
 }
@@ -74,14 +74,14 @@ fn frame(board: u8, number: u32, ticks: u32, noise: &mut Noise) -> Vec<u8> {
     bytes
 }
 
-/// What two boards sent at random times; every `lost`-th frame did not arrive.
+/// Two boards that send at random times; every `lost`-th frame is lost.
 fn two_boards(lost: u32) -> Sniffer {
     let (mut sniffer, mut noise) = (Sniffer::new(Limits::default()), Noise(1));
     let mut now = 0;
     for number in 0..300_u32 {
         now += 100_000 + noise.next() % 900_000;
         for board in [1, 2] {
-            // The network is late by up to a microsecond.
+            // The network delays frames by up to a microsecond.
             let bytes = frame(board, 250 + number, 0xffff_0000_u32.wrapping_add((now / 25) as u32), &mut noise);
             let arrival = now + noise.next() % 1000;
             if !(number + u32::from(board)).is_multiple_of(lost) {
@@ -123,7 +123,7 @@ fn a_counter_of_few_bits_has_a_mask() {
     for number in 0..400_u16 {
         let mut bytes = vec![0; 40];
         noise.fill(&mut bytes);
-        // Four bits of something else above 12 bits that count.
+        // Four bits of another field above a counter of 12 bits.
         bytes[6..8].copy_from_slice(&((noise.next() as u16) << 12 | (number + 3900) & 0xfff).to_le_bytes());
         sniffer.accept(peer(1, Transport::Udp), at(u64::from(number) * 1000), &bytes);
     }
@@ -170,7 +170,7 @@ fn noise_has_no_meaning() {
     assert_eq!(group.guesses, [], "{}", told(&group));
 }
 
-/// A board whose frames come as often as its events: what counts them is no clock, however regular they are.
+/// A board with one frame per event: the frame counter is not a clock, however regular the frames are.
 #[test]
 fn neither_a_counter_nor_a_sum_is_a_clock() {
     let (mut sniffer, mut noise) = (Sniffer::new(Limits::default()), Noise(5));
@@ -202,7 +202,7 @@ fn peers_beyond_the_limit_are_counted_and_memory_has_an_end() {
     assert!(findings.groups.iter().all(|group| group.frames <= 10), "{findings:?}");
 }
 
-/// So many frames of a layout, back to back, their bodies noise or nothing but zeros.
+/// Returns this many frames of a layout, back to back, with bodies of noise or zeros.
 fn stream(layout: &Layout, frames: u64, is_noise: bool) -> Vec<u8> {
     let plan = Plan::compile(layout).expect("a good layout");
     let (mut bytes, mut noise) = (Vec::new(), Noise(7));
@@ -217,7 +217,7 @@ fn stream(layout: &Layout, frames: u64, is_noise: bool) -> Vec<u8> {
     bytes
 }
 
-/// Everything of a stream, 100 bytes at a time, a megabyte per second.
+/// Returns the findings in a stream that arrives 100 bytes at a time, a megabyte per second.
 fn heard(bytes: &[u8]) -> Group {
     let mut sniffer = Sniffer::new(Limits::default());
     for (index, piece) in bytes.chunks(100).enumerate() {
@@ -226,7 +226,7 @@ fn heard(bytes: &[u8]) -> Group {
     only(&sniffer)
 }
 
-/// The length as common digitisers have it.
+/// A length as in common digitisers.
 fn digitiser() -> Layout {
     let number = Number::little_endian(0, 4);
     let length = Length { number, unit: 4, counts: Counts::Frame, add: 0 };
@@ -262,7 +262,8 @@ fn a_length_behind_its_header_is_found() {
     assert_eq!(frame_counters(&group)[0].0, Number::big_endian(8, 4), "{}", told(&group));
 }
 
-/// Two bytes at 16 hold it. With three bytes of the time in front, which are always 0, they might be four in the other order.
+/// Two bytes at 16 hold the counter. With three bytes of the time in front, which are always 0, they might be four in
+/// the other order.
 #[test]
 fn of_lengths_that_find_the_same_frames_the_likeliest_is_taken() {
     let mut noise = Noise(11);
@@ -284,7 +285,7 @@ fn of_lengths_that_find_the_same_frames_the_likeliest_is_taken() {
     assert_eq!((group.frames, group.framing), (1000, Some(Frame::Length(length))));
 }
 
-/// Behind a length of two bytes the upper bytes of a counter are 0: three bytes in the other order hold the same.
+/// After a length of two bytes the upper bytes of a counter are 0: three bytes in the other order hold the same value.
 #[test]
 fn a_length_of_three_bytes_is_less_likely_than_one_of_two() {
     let mut noise = Noise(5);
@@ -334,7 +335,7 @@ fn lines_of_text_end() {
     assert_eq!(group.frames, 100);
 }
 
-/// Every way through zeros leads somewhere: none of them is gone to its end.
+/// Every chain through zeros leads somewhere: none of them is followed to its end.
 #[test]
 fn a_desert_of_one_byte_has_no_frames() {
     for byte in [0, 1] {
@@ -361,7 +362,7 @@ fn a_draft_cuts_the_stream_again() {
     let mut rest = &bytes[..];
     for number in 0..200 {
         let length = 4 * u32::from_le_bytes(*rest.first_chunk().expect("a length")) as usize;
-        // Each frame comes when it was made: 12,500 ticks of 8 ns after the one before.
+        // Each frame is sent when it is made: 12,500 ticks of 8 ns after the previous one.
         sniffer.accept(peer(1, Transport::Tcp), at(number * 100_000), &rest[..length]);
         rest = &rest[length..];
     }
@@ -373,7 +374,7 @@ fn a_draft_cuts_the_stream_again() {
     assert!(layout.time.is_some() && layout.max < 1 << 16, "{layout:?}");
 }
 
-/// What they send is 100 bytes at a time, in turns.
+/// Returns the findings in streams that arrive 100 bytes at a time, in turn.
 fn heard_from(streams: &[(u8, &[u8])]) -> Vec<Group> {
     let mut sniffer = Sniffer::new(Limits::default());
     let longest = streams.iter().map(|(_, bytes)| bytes.len()).max().unwrap_or(0);
@@ -393,7 +394,7 @@ fn with_a_length_behind() -> Layout {
     synchronised(Size::Length(length))
 }
 
-/// Three connections to one port: two of one kind of board, and the longest one of another; and noise.
+/// Three connections to one port: two of one kind of board, the longest one of another kind; and noise.
 #[test]
 fn connections_whose_frames_are_different_are_distinguished() {
     let (digitiser, other) = (stream(&digitiser(), 200, true), stream(&with_a_length_behind(), 300, true));
@@ -406,7 +407,8 @@ fn connections_whose_frames_are_different_are_distinguished() {
     assert_eq!(frame_counters(&groups[1])[0], (Number::little_endian(8, 4), true), "{}", self::told(&groups[1]));
 }
 
-/// The board is cut off in the middle of a frame and connects again; then bytes are missing, up to the middle of a frame.
+/// The board is cut off in the middle of a frame and reconnects. After that bytes are missing, up to the middle of a
+/// frame.
 #[test]
 fn frames_are_found_again_behind_a_break() {
     for layout in [digitiser(), with_a_length_behind()] {
@@ -419,7 +421,7 @@ fn frames_are_found_again_behind_a_break() {
             }
             sniffer.break_off(peer(1, Transport::Tcp));
         }
-        // One half of the frame in the middle is in the first part, and the rest of it in the third.
+        // One half of the middle frame is in the first part, and the rest of it in the third.
         let group = only(&sniffer);
         assert!((398..=399).contains(&group.frames), "{group:#?}");
         assert!(!frame_counters(&group).is_empty(), "{}", told(&group));
@@ -463,7 +465,7 @@ proptest! {
         start in any::<u32>(),
     ) {
         let field = |at: i32, bytes: u8, big: bool| Number { is_big_endian: big, ..Number::little_endian(at, bytes) };
-        // Even places: where a counter of four bytes begins at an odd one, two of them are as good a guess.
+        // Even places: if a counter of four bytes begins at an odd one, two of them are an equally good guess.
         let counter = field(2 * places.0, width, orders[0]);
         let ticks = field(20 + 2 * places.1, 4, orders[1]);
         let time = Clock { ticks: vec![ticks], tick_attoseconds: tick * 1_000_000_000, seconds: None };
@@ -483,7 +485,7 @@ proptest! {
         let counters = frame_counters(&group);
         prop_assert_eq!(counters.len(), 1, "{}", told(&group));
         let found = counters[0].0;
-        // Upper bits that never moved may or may not belong to it.
+        // Upper bits that never changed may or may not belong to it.
         let lowest = |number: &Number| if number.is_big_endian { number.at + i32::from(number.bytes) } else { number.at };
         prop_assert_eq!((lowest(&found), found.is_big_endian), (lowest(&counter), counter.is_big_endian), "{}", told(&group));
         let clocks = clocks(&group);

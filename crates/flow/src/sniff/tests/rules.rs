@@ -3,7 +3,7 @@
 use super::*;
 use ropewalk_wire::layout::{CHECKSUM_KINDS, Checksum, ChecksumKind};
 
-/// What is found in datagrams that come 1 ms apart, on average, each made of its index and the nanoseconds of its trigger.
+/// Returns the findings in datagrams 1 ms apart on average, each made of its index and the nanoseconds of its trigger.
 fn found(frames: u64, make: impl Fn(u64, u64, &mut Noise) -> Vec<u8>) -> Group {
     let (mut sniffer, mut noise, mut now) = (Sniffer::new(Limits::default()), Noise(17), 0);
     for index in 0..frames {
@@ -33,7 +33,8 @@ fn a_counter_of_frames_is_preferred_to_a_slice_of_a_time() {
     assert!(!group.guesses.iter().any(is_slow) && group.doubts.is_empty(), "{:?}\n{}", group.doubts, told(&group));
 }
 
-/// Either it began with 109,382, or constant bytes are in front of it: too few frames carried into its second byte.
+/// Either the counter began with 109,382, or constant bytes are in front of it: too few frames carried into its second
+/// byte.
 #[test]
 fn a_number_between_constants_and_zeros_may_have_either_order() {
     let group = found(100, |index, _, noise| {
@@ -45,7 +46,7 @@ fn a_number_between_constants_and_zeros_may_have_either_order() {
     assert!(group.doubts.iter().any(is_order), "{:?}\n{}", group.doubts, told(&group));
 }
 
-/// A board that sees one to three of the triggers that come every 500 us counts its frames, too.
+/// A board that sees one to three of the triggers at intervals of 500 us, and counts its frames, too.
 #[test]
 fn a_number_of_triggers_is_a_rival_of_a_counter_of_frames() {
     let group = found(200, |index, now, _| {
@@ -54,7 +55,7 @@ fn a_number_of_triggers_is_a_rival_of_a_counter_of_frames() {
     assert!(group.doubts.iter().any(|doubt| matches!(doubt, Doubt::Grows(..))), "{:?}", group.doubts);
 }
 
-/// Every 100 ms the clock of 100 MHz goes on by 10,000,000: some of its bits go up by one in each frame.
+/// Every 100 ms the clock of 100 MHz advances by 10,000,000: some of its bits increase by one in each frame.
 #[test]
 fn bits_of_a_regular_clock_are_no_counter() {
     let mut sniffer = Sniffer::new(Limits::default());
@@ -69,7 +70,7 @@ fn bits_of_a_regular_clock_are_no_counter() {
 
 #[test]
 fn a_clock_whose_bytes_carry_into_each_other_is_one_field() {
-    // The low byte begins anew within each frame, the lower four bytes once.
+    // The low byte restarts within each frame, the lower four bytes once.
     for (bytes, is_big_endian) in [(6, true), (6, false), (8, true), (8, false)] {
         let group = found(1000, |index, now, _| {
             let ticks = now + (1 << 33) - 500_000_000;
@@ -124,7 +125,7 @@ fn every_checksum_at_the_end_is_found() {
             };
             let end = number.at + i32::from(number.bytes);
             assert_eq!(end, -(behind as i32), "{kind:?}: {}", told(&group));
-            // Constant bytes that a sum leaves out add up to nothing in some sums.
+            // Constant bytes that a sum excludes add up to nothing in some sums.
             assert!(begin <= 4, "{kind:?}: {}", told(&group));
         }
     }
@@ -140,7 +141,7 @@ fn noise_has_no_checksum() {
     assert!(!group.guesses.iter().any(|guess| matches!(guess.meaning, Meaning::Checksum(_))), "{}", told(&group));
 }
 
-/// Two bytes of a payload of equal bytes are the XOR and the sum of those before them as often as not.
+/// Two bytes of a payload of equal bytes often are the XOR and the sum of the bytes before them.
 #[test]
 fn a_payload_of_equal_bytes_is_no_checksum() {
     let mut bytes = Vec::new();
@@ -157,7 +158,7 @@ fn a_payload_of_equal_bytes_is_no_checksum() {
     assert_eq!((length.number.at, length.number.bytes, length.number.is_big_endian), (4, 4, true), "{}", told(&group));
 }
 
-/// A length of all but itself, at the begin and behind a word; in bytes and in words.
+/// A length that excludes only itself, at the beginning and after a word; in bytes and in words.
 #[test]
 fn lengths_that_leave_themselves_out_are_found() {
     for (at, unit) in [(0, 1), (4, 1), (4, 4)] {
@@ -198,7 +199,7 @@ fn the_longest_frame_of_a_draft_has_room_to_grow() {
     }
 }
 
-/// A stream of frames as `make` gives them: a board that sends to a TCP port.
+/// Returns the findings in a stream of frames from `make`: a board that sends to a TCP port.
 fn found_in_stream(frames: u64, make: impl Fn(u64, u64, &mut Noise) -> Vec<u8>) -> Group {
     let (mut sniffer, mut noise, mut now) = (Sniffer::new(Limits::default()), Noise(17), 0);
     for index in 0..frames {
@@ -211,7 +212,7 @@ fn found_in_stream(frames: u64, make: impl Fn(u64, u64, &mut Noise) -> Vec<u8>) 
 
 #[test]
 fn a_length_of_one_byte_is_found_in_a_stream() {
-    // Behind a marker, first of all, and behind the counter; of the frame, of what follows it, and in words.
+    // After a marker, at the beginning, and after the counter; of the frame, of the bytes after it, and in words.
     for (place, unit, left_out) in [(1, 1, 0), (0, 1, 1), (5, 1, 6), (1, 4, 0)] {
         let group = found_in_stream(400, |index, now, noise| {
             let head = [&(5_000 + index as u32).to_le_bytes()[..], &((now / 8) as u32).to_le_bytes()].concat();
@@ -256,7 +257,7 @@ fn bytes_above_a_counter_that_began_at_a_carry_may_belong_to_it() {
     assert!(said.iter().any(|doubt| doubt.starts_with("the bytes above u16be at 3 always were 0x")), "{said:?}");
 }
 
-/// Two bytes that count and one zero may be a number of three bytes; two that went over their end are not.
+/// Two counting bytes and a zero may be a number of three bytes; two bytes that overflowed are not.
 #[test]
 fn a_single_zero_above_two_bytes_may_belong_to_them() {
     let made = |first: u32, is_big: bool| {
@@ -284,7 +285,7 @@ fn a_single_zero_above_two_bytes_may_belong_to_them() {
     }
 }
 
-/// Where checksums are right, frames are: another length that nearly fits is no rival.
+/// Right checksums prove the frames: another length that nearly fits is not a rival.
 #[test]
 fn right_checksums_leave_no_rival_of_the_length() {
     let group = found_in_stream(1000, |index, _, noise| {

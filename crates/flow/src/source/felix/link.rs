@@ -1,4 +1,4 @@
-//! One e-link of an emulated card, and what can go wrong on it.
+//! One e-link of an emulated card, and the faults on it.
 
 use super::{CHUNK_HEAD_BYTES, ChunkOrigin, EmulatedCardConfig, EmulatedLinkConfig};
 use crate::readout::felix::EventHead;
@@ -8,25 +8,25 @@ use core::time::Duration;
 use ropewalk_terms::SourceId;
 use ropewalk_wire::felix::{BlockFormat, Encoder, HEADER_BYTES, LARGEST_BLOCK_BYTES, Status, SubChunkType, Trailer};
 
-/// What a link did, for checks of a run from outside.
+/// Counts of a link's output, for external checks of a run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Injected {
-    /// Chunks of which something was written, with any flags, also into blocks that were spoilt or lost.
+    /// Chunks of which something was written, with any flags, including those in blocks that were damaged or lost.
     pub chunks: u64,
-    /// Their bytes.
+    /// Bytes of these chunks.
     pub bytes: u64,
-    /// Chunks of which nothing was written: missing, or of a time in which the link was silent.
+    /// Chunks of which nothing was written: missing ones, and those during an outage.
     pub lost: u64,
     struck: [u64; FAULTS.len()],
 }
 
 impl Injected {
-    /// How often a fault struck.
+    /// Returns how often a fault occurred.
     pub const fn struck(&self, fault: Fault) -> u64 {
         self.struck[fault as usize]
     }
 
-    /// Counts what another link did, too.
+    /// Adds the counts of another link.
     pub fn add(&mut self, other: &Self) {
         self.chunks += other.chunks;
         self.bytes += other.bytes;
@@ -35,12 +35,12 @@ impl Injected {
     }
 }
 
-/// What a link must know of its card.
+/// The state of the card that a link needs.
 pub(super) struct Card<'a> {
     pub(super) config: &'a EmulatedCardConfig,
-    /// Bytes of all blocks that it has written.
+    /// Bytes of all blocks that the card has written.
     pub(super) written: u64,
-    /// Another link may be silent for long: not all at once.
+    /// Whether a link may stall now: not all links do at once.
     pub(super) may_stall: bool,
 }
 
@@ -52,26 +52,27 @@ pub(super) struct EmulatedLink {
     encoder: Encoder,
     random: Random,
     chunk: Vec<u8>,
-    /// When the link has brought its last chunk.
+    /// When the link has finished its last chunk.
     busy_until: Duration,
-    /// Since when the block that is being filled has contents.
+    /// When the block that is being filled got its first contents.
     open_since: Duration,
-    /// What the whole card had written then, in bytes.
+    /// The number of bytes that the whole card had written by then.
     open_at: u64,
-    /// The link stalls until the whole card has written so many bytes.
+    /// The link stalls until the whole card has written this many bytes.
     stalled_until: u64,
-    /// The last chunk was left without its end: a piece without a beginning would be taken for that.
+    /// Whether the last chunk was left without its end. A piece without a beginning would be taken for that end.
     is_open: bool,
     injected: Injected,
 }
 
-/// Bytes of the longest chunk that a link may say.
+/// Returns the bytes of the longest chunk that a link may write.
 pub(super) fn longest_chunk(config: &EmulatedCardConfig, link: &EmulatedLinkConfig) -> usize {
     let longest = link.size.largest().max(config.least_chunk_bytes) as usize;
     if config.faults.of(Fault::Oversize) > 0.0 { longest.max(oversize_bytes(config)) } else { longest }
 }
 
-/// More than a reader takes that allows the card's longest chunks: what fits into one block is never too long.
+/// Returns a length above what a reader of the card's longest chunks accepts: a chunk that fits into one block is never
+/// too long.
 fn oversize_bytes(config: &EmulatedCardConfig) -> usize {
     LARGEST_BLOCK_BYTES.max(config.most_chunk_bytes as usize) + 1
 }
@@ -95,42 +96,42 @@ impl EmulatedLink {
         }
     }
 
-    /// Whose chunks it brings.
+    /// Returns the source of its chunks.
     pub(super) const fn source(&self) -> SourceId {
         self.config.source
     }
 
-    /// What it did.
+    /// Returns its counts.
     pub(super) const fn injected(&self) -> &Injected {
         &self.injected
     }
 
-    /// The trigger that it waits for.
+    /// Returns the trigger that it waits for.
     pub(super) const fn next(&self) -> &Trigger {
         &self.next
     }
 
-    /// When its next chunk can come.
+    /// Returns when its next chunk can come.
     pub(super) fn due(&self) -> Duration {
         self.next.at.max(self.busy_until)
     }
 
-    /// Since when something waits in the block that is being filled, if something does.
+    /// Returns when the block that is being filled got its first contents, if it has any.
     pub(super) fn open_since(&self) -> Option<Duration> {
         (!self.encoder.is_empty()).then_some(self.open_since)
     }
 
-    /// Whether something waits in the block that is being filled while the card wrote so many bytes.
+    /// Whether the block that is being filled has had contents while the card wrote `bytes` bytes.
     pub(super) fn is_behind(&self, written: u64, bytes: u64) -> bool {
         !self.encoder.is_empty() && written - self.open_at >= bytes
     }
 
-    /// Up to where the card must have written before the link goes on.
+    /// Returns the position that the card must have reached before the link continues.
     pub(super) const fn stalled_until(&self) -> u64 {
         self.stalled_until
     }
 
-    /// The chunk of the next trigger, with all that may go wrong, into as many blocks as it takes.
+    /// Writes the chunk of the next trigger, with its faults, into as many blocks as it needs.
     pub(super) fn speak(&mut self, card: &Card<'_>, out: &mut Vec<u8>) {
         let (config, from, due, trigger) = (card.config, out.len(), self.due(), self.next);
         let length = self.config.size.next(&mut self.random).max(config.least_chunk_bytes) as usize;
@@ -208,14 +209,14 @@ impl EmulatedLink {
         }
     }
 
-    /// Nothing comes for a while: what waits in the block goes, with filler behind it.
+    /// Applies the time-out of a block: the contents are written, with filler behind them.
     pub(super) fn time_out(&mut self, faults: &Faults, out: &mut Vec<u8>) {
         let from = out.len();
         self.encoder.time_out(out);
         self.strike_blocks(from, faults, out);
     }
 
-    /// Gives the blocks from `from` on their faults. What is left of them moves together.
+    /// Applies faults to the blocks from `from` on, and compacts the remaining ones.
     fn strike_blocks(&mut self, from: usize, faults: &Faults, out: &mut Vec<u8>) {
         let format = self.encoder.format();
         let (bytes, mut kept) = (format.block_bytes(), from);
@@ -240,16 +241,16 @@ macro_rules! faults {
         #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum Fault { $($(#[doc = $help])* $name),* }
 
-        /// Every fault: first the faults of chunks, then the faults of blocks.
+        /// All faults: first those of chunks, then those of blocks.
         pub const FAULTS: &[Fault] = &[$(Fault::$name),*];
 
         impl Fault {
-            /// Its name, which is promised to users.
+            /// Returns its name, which is stable for users.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text),* }
             }
 
-            /// What it is, for users.
+            /// Returns its description for users.
             pub const fn help(self) -> &'static str {
                 match self { $(Self::$name => concat!($($help),*)),* }.trim_ascii()
             }
@@ -300,23 +301,23 @@ faults! {
 }
 
 impl Fault {
-    /// Whether it strikes blocks rather than chunks.
+    /// Whether it affects blocks rather than chunks.
     pub const fn strikes_blocks(self) -> bool {
         self as usize >= Self::LostBlock as usize
     }
 
-    /// Whether it needs a stream: the memory of a card has a place for each block.
+    /// Whether it requires a stream: in the memory of a card every block has a fixed place.
     pub const fn is_of_streams(self) -> bool {
         matches!(self, Self::LostBytes)
     }
 
-    /// Whether blocks of this kind can carry it.
+    /// Whether blocks of this format can have it.
     pub const fn is_possible_in(self, format: BlockFormat) -> bool {
         // The flag is a bit that trailers of 16 bits do not have.
         !matches!(self, Self::Busy) || format.trailer_bytes() > 2
     }
 
-    /// The flags of a chunk that it strikes.
+    /// Returns the flags of a chunk with this fault.
     pub(super) const fn status(self) -> Status {
         match self {
             Self::Busy => Status::BUSY,
@@ -328,7 +329,7 @@ impl Fault {
         }
     }
 
-    /// Strikes a whole block, and says how many bytes are left of it.
+    /// Damages a whole block. Returns how many of its bytes are left.
     fn strike(self, block: &mut [u8], format: BlockFormat) -> usize {
         let length = |bytes: usize| Trailer::new(SubChunkType::Both, bytes.min(0xFFFF) as u16, Status::GOOD);
         let trailer = match self {
@@ -352,22 +353,22 @@ impl Fault {
     }
 }
 
-/// Why a text says no share of a fault.
+/// The reason why a text is not the share of a fault.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum FaultError {
     /// No fault has this name.
     #[error("there is no fault `{0}`; there are {names}", names = names())]
     Unknown(String),
-    /// There is no share.
+    /// The share is missing.
     #[error("a fault is NAME=SHARE, such as crc=0.001")]
     NoShare,
     /// The share is not a number from 0 to 1.
     #[error("`{}` strikes a share of all {}: a number from 0 to 1, such as 0.001", .0.name(), struck(*.0))]
     Share(Fault),
-    /// The blocks have no place for it.
+    /// The blocks cannot have this fault.
     #[error("`{}` is a bit of trailers of 32 bits; these blocks ({}) do not have it: choose `wide` blocks, or a size", .0.name(), .1)]
     Impossible(Fault, BlockFormat),
-    /// All shares are too much.
+    /// The sum of the shares is above 1.
     #[error("the shares of all faults of {} are 1 at most together: no two strike the same", struck(*.0))]
     Sum(Fault),
 }
@@ -397,10 +398,10 @@ pub struct FaultShare {
 }
 
 impl FaultShare {
-    /// A fault's share, 0 to 1.
+    /// Creates the share of a fault, 0 to 1.
     ///
     /// # Errors
-    /// [`FaultError::Share`] where it is another number.
+    /// [`FaultError::Share`] if it is another number.
     pub fn new(fault: Fault, share: f64) -> Result<Self, FaultError> {
         if (0.0..=1.0).contains(&share) { Ok(Self { fault, share }) } else { Err(FaultError::Share(fault)) }
     }
@@ -416,20 +417,20 @@ impl FromStr for FaultShare {
     }
 }
 
-/// Which share of all chunks, or of all blocks, each fault strikes: none at first. At most one strikes a chunk, and one
-/// a block.
+/// The share of all chunks, or of all blocks, that each fault affects: none by default. At most one fault affects a
+/// chunk, and one a block.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct Faults([f64; FAULTS.len()]);
 
 impl Faults {
-    /// These shares; of a fault that comes twice the last one counts.
+    /// Creates the faults with these shares. If a fault is repeated, the last share counts.
     ///
     /// # Errors
-    /// [`FaultError::Sum`] where they are more than all chunks, or more than all blocks.
+    /// [`FaultError::Sum`] if the shares sum up to more than all chunks, or more than all blocks.
     pub fn new(shares: impl IntoIterator<Item = FaultShare>) -> Result<Self, FaultError> {
         let mut all = Self::default();
         shares.into_iter().for_each(|FaultShare { fault, share }| all.0[fault as usize] = share);
-        // Shares that people write are sums of decimals.
+        // The tolerance is for sums of decimals.
         let is_too_much = |of_blocks| all.of_kind(of_blocks).map(|(_, share)| share).sum::<f64>() > 1.0 + 1e-9;
         match [Fault::Missing, Fault::LostBlock].into_iter().find(|fault| is_too_much(fault.strikes_blocks())) {
             Some(fault) => Err(FaultError::Sum(fault)),
@@ -437,10 +438,10 @@ impl Faults {
         }
     }
 
-    /// Checks that blocks of this kind can carry all of them.
+    /// Checks that blocks of this format can have all of the faults.
     ///
     /// # Errors
-    /// [`FaultError::Impossible`] with the first one that they cannot carry.
+    /// [`FaultError::Impossible`] with the first fault that they cannot have.
     pub fn check(&self, format: BlockFormat) -> Result<(), FaultError> {
         let is_impossible = |fault: &&Fault| self.of(**fault) > 0.0 && !fault.is_possible_in(format);
         match FAULTS.iter().find(is_impossible) {
@@ -449,19 +450,19 @@ impl Faults {
         }
     }
 
-    /// The share of a fault.
+    /// Returns the share of a fault.
     pub const fn of(&self, fault: Fault) -> f64 {
         self.0[fault as usize]
     }
 
-    /// Faults with a share above 0, of blocks or of chunks.
+    /// Returns the faults with a share above 0, of blocks or of chunks.
     fn of_kind(&self, of_blocks: bool) -> impl Iterator<Item = (Fault, f64)> {
         let all = FAULTS.iter().map(|&fault| (fault, self.of(fault)));
         all.filter(move |&(fault, share)| share > 0.0 && fault.strikes_blocks() == of_blocks)
     }
 
-    /// Which fault strikes the next chunk, or the next block, if any does. One number is drawn for any shares,
-    /// so that everything else that follows from the seed stays as it is.
+    /// Draws the fault of the next chunk, or of the next block, if there is one. One random number is drawn for any
+    /// shares, so that everything else that follows from the seed stays the same.
     fn draw(&self, of_blocks: bool, random: &mut Random) -> Option<Fault> {
         let mut rest = random.unit();
         self.of_kind(of_blocks).find_map(|(fault, share)| {

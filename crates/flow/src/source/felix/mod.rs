@@ -1,4 +1,4 @@
-//! A link card that is not there: what the e-links of an emulated FELIX card say, as blocks.
+//! An emulated FELIX card: the output of its e-links, as blocks.
 //!
 //! ```text
 //! TriggerSequence -> trigger n --+--> EmulatedLink 0: chunk n, perhaps with a Fault --> wire's Encoder --+
@@ -8,10 +8,10 @@
 //! EmulatedCard::fill   what is due by now: a card of a run writes it into its ring
 //! EmulatedCard::turn   the next trigger's chunks, at any time: `felix generate`, figures, tests
 //! ```
-//! As with every emulated source all links run the same sequence from the same seed. A link has a speed of its own and
-//! can fail and come back; chunks and blocks can be lost or spoilt in every way in which a card or a decoder reports it
-//! ([`Fault`]). A chunk says whose it is and which ([`ChunkOrigin`]), so that its receiver can say what is
-//! missing or mixed up.
+//! As with every emulated source, all links run the same sequence from the same seed. Each link has its own speed, and
+//! can fail and recover. Chunks and blocks can be lost or damaged in every way that a card or a decoder reports
+//! ([`Fault`]). A chunk names its source and its event ([`ChunkOrigin`]), so that its receiver detects losses and
+//! mix-ups.
 
 mod link;
 #[cfg(test)]
@@ -26,32 +26,32 @@ use link::{Card, EmulatedLink, longest_chunk};
 use ropewalk_terms::SourceId;
 use ropewalk_wire::felix::{BlockFormat, ELink};
 
-/// An emulated card.
+/// Configuration of an emulated card.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EmulatedCardConfig {
     /// The kind of its blocks.
     pub format: BlockFormat,
     /// Its e-links.
     pub links: Vec<EmulatedLinkConfig>,
-    /// How often triggers come; equal for all sources of a run.
+    /// The rate of triggers; equal for all sources of a run.
     pub rate: TriggerRate,
-    /// Everything random follows from it; equal for all sources of a run.
+    /// The seed of everything random; equal for all sources of a run.
     pub seed: u64,
-    /// How many bytes of chunks an e-link brings in a second at most; `None` for as many as the host can take.
+    /// The most chunk bytes per second of an e-link; `None` for as many as the host can handle.
     pub link_bytes_per_second: Option<f64>,
-    /// Chunks that would be shorter have so many bytes.
+    /// The shortest chunk, in bytes: shorter ones are extended.
     pub least_chunk_bytes: u32,
-    /// The longest chunk that the reader takes: one that is [`Fault::Oversize`] is longer.
+    /// The longest chunk that the reader accepts, in bytes; a chunk with [`Fault::Oversize`] is longer.
     pub most_chunk_bytes: u32,
-    /// The memory that blocks are written to again and again: an e-link that is stalled
-    /// ([`Fault::Stalled`]) is silent while others fill it once.
+    /// The size of the memory to which blocks are written cyclically: a stalled e-link ([`Fault::Stalled`]) is silent
+    /// while the others fill it once.
     pub ring_bytes: u64,
-    /// How often what goes wrong.
+    /// The share of each fault.
     pub faults: Faults,
 }
 
 impl EmulatedCardConfig {
-    /// A card of these e-links, without faults and without times. The chunks of e-link n say that they are source n's.
+    /// Returns a card with these e-links, without faults and without times. The chunks of e-link n name source n.
     pub fn new(
         format: BlockFormat,
         elinks: impl IntoIterator<Item = ELink>,
@@ -76,41 +76,41 @@ impl EmulatedCardConfig {
     }
 }
 
-/// One e-link.
+/// Configuration of one e-link.
 #[derive(Clone, PartialEq, Debug)]
 pub struct EmulatedLinkConfig {
-    /// Which one.
+    /// The e-link.
     pub elink: ELink,
-    /// What its chunks say that they are.
+    /// The source that its chunks name.
     pub source: SourceId,
-    /// How large its chunks are.
+    /// The distribution of chunk sizes.
     pub size: SizeDistribution,
-    /// Where its chunks say to which event they belong.
+    /// The place of the event number in its chunks.
     pub rule: EventRule,
-    /// When it is silent.
+    /// The times in which it is silent.
     pub outages: Vec<Outage>,
 }
 
-/// A time in which a link brings nothing: what is triggered in it is lost, and the numbers go on.
+/// A time in which a link is silent. Its triggers are lost, and the numbers continue.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Outage {
-    /// When it begins, after the start.
+    /// The beginning, after the start.
     pub from: Duration,
-    /// How long it lasts.
+    /// The duration.
     pub lasts: Duration,
 }
 
 impl Outage {
-    /// Whether it has begun and is not over.
+    /// Whether it is in progress at `time`.
     pub fn is_at(self, time: Duration) -> bool {
         time >= self.from && time - self.from < self.lasts
     }
 }
 
-/// Bytes of a chunk's head: its number and its source. A shorter chunk has as much of it as fits.
+/// Bytes of a chunk's header: its number and its source. A shorter chunk contains as much of it as fits.
 pub const CHUNK_HEAD_BYTES: usize = 8;
 
-/// The origin of an emulated chunk, which its bytes name so that a mix-up is seen:
+/// The origin of an emulated chunk, which its bytes contain so that mix-ups are detected:
 ///
 /// ```text
 ///  0 u32 number of the event    4 u32 source    8 u64 words: source, event and place    (little-endian)
@@ -124,7 +124,7 @@ pub struct ChunkOrigin {
 }
 
 impl ChunkOrigin {
-    /// The bytes of the chunk from `8 * index` on.
+    /// Returns the bytes of the chunk from `8 * index` on.
     const fn word(self, index: usize) -> [u8; 8] {
         let word = match index {
             0 => (self.source.0 as u64) << 32 | self.number as u64,
@@ -140,12 +140,12 @@ impl ChunkOrigin {
         }
     }
 
-    /// Whether every byte of a chunk is as it was filled, however much was cut off behind.
+    /// Whether every byte of a chunk is as it was filled, however much was cut off at the end.
     pub fn fills(self, chunk: &[u8]) -> bool {
         chunk.chunks(8).enumerate().all(|(index, place)| *place == self.word(index)[..place.len()])
     }
 
-    /// Whose chunk it is, if it has its head and every byte of it is as it was filled.
+    /// Returns the origin of a chunk, if it has its header and every byte of it is as it was filled.
     pub fn of(chunk: &[u8]) -> Option<Self> {
         let word = u64::from_le_bytes(*chunk.first_chunk::<CHUNK_HEAD_BYTES>()?);
         let origin = Self { source: SourceId((word >> 32) as u32), number: word as u32 };
@@ -153,40 +153,39 @@ impl ChunkOrigin {
     }
 }
 
-/// Triggers for which the card asks at once where they have no times.
+/// Number of triggers that the card requests at once if they have no times.
 const ADVANCE: u64 = 32;
-/// How long a block of an emulated card that is not full waits for more.
+/// How long a partly filled block of an emulated card waits for more chunks.
 pub const BLOCK_TIMEOUT: Duration = Duration::from_millis(1);
-/// The same in bytes that others write: links that bring little stay near the others where nothing but the host's speed
-/// counts.
+/// The same in bytes that other links write: slow links stay near the others if only the host's speed limits the rate.
 const BLOCK_TIMEOUT_BYTES: u64 = 256 << 10;
 
-/// Writes blocks of all its e-links: when they are due, into memory that it is given ([`Self::fill`]), or trigger by
-/// trigger ([`Self::turn`]): a card is driven in one of the two ways. Allocates only when it is made, and when the
-/// vector grows that [`Self::turn`] appends to.
+/// Writes the blocks of all its e-links: when they are due, into memory given by the caller ([`Self::fill`]), or
+/// trigger by trigger ([`Self::turn`]). A card is driven in one of the two ways. It allocates only when it is created,
+/// and when the vector grows to which [`Self::turn`] appends.
 #[derive(Clone, Debug)]
 pub struct EmulatedCard {
     config: EmulatedCardConfig,
     links: Vec<EmulatedLink>,
     /// The link whose turn it is.
     next_link: usize,
-    /// Blocks that are full and have not left, from `left` on.
+    /// Full blocks that have not left, from `left` on.
     blocks: Vec<u8>,
     left: usize,
-    /// Bytes of all blocks before.
+    /// Bytes of all earlier blocks.
     written: u64,
-    /// No link begins to stall before so much is written: another one does until then.
+    /// No link begins to stall before this much is written, since another one stalls until then.
     stalled_until: u64,
     is_flushed: bool,
     turns: u64,
 }
 
 impl EmulatedCard {
-    /// A card that has said nothing.
+    /// Creates a card before its first trigger.
     pub fn new(mut config: EmulatedCardConfig) -> Self {
         let links = core::mem::take(&mut config.links);
         let largest = links.iter().map(|link| longest_chunk(&config, link)).max().unwrap_or(0);
-        // What one chunk and a signal fill, or what is left in every link at the end.
+        // The room for one chunk and a signal, or for the rest in every link at the end.
         let most = (largest / config.format.most_data_bytes() + 4).max(links.len()) * config.format.block_bytes();
         let links = links.into_iter().map(|link| EmulatedLink::new(link, &config)).collect();
         Self {
@@ -202,8 +201,8 @@ impl EmulatedCard {
         }
     }
 
-    /// Writes the blocks that are due at `elapsed` after the start and that `gate` lets through to the beginning of
-    /// `space`, as many as fit, and says how many bytes those are.
+    /// Writes to the beginning of `space` the blocks that are due at `elapsed` after the start and that `gate` allows,
+    /// as many as fit. Returns their bytes.
     pub fn fill(&mut self, elapsed: Duration, gate: &TriggerGate, space: &mut [u8]) -> usize {
         let mut filled = 0;
         loop {
@@ -222,7 +221,7 @@ impl EmulatedCard {
         }
     }
 
-    /// The next link that may speak does; false where none may.
+    /// Lets the next ready link write. Returns false if none is ready.
     fn speak(&mut self, elapsed: Duration, gate: &TriggerGate) -> bool {
         for step in 0..self.links.len() {
             let index = (self.next_link + step) % self.links.len();
@@ -247,7 +246,7 @@ impl EmulatedCard {
         false
     }
 
-    /// Has a link say its next chunk; blocks that are full, here or before, are counted as written.
+    /// Lets a link write its next chunk. Full blocks, here or before, are counted as written.
     fn say(&mut self, index: usize) {
         let may_stall = self.links.len() > 1 && self.written >= self.stalled_until;
         let card = Card { config: &self.config, written: self.written, may_stall };
@@ -256,7 +255,8 @@ impl EmulatedCard {
         self.stalled_until = self.stalled_until.max(self.links[index].stalled_until());
     }
 
-    /// Blocks that have waited long enough, or at the end all of them, go as they are; false where none do.
+    /// Releases partly filled blocks that have waited long enough, or all of them at the end. Returns false if there
+    /// are none.
     fn flush(&mut self, elapsed: Duration, gate: &TriggerGate) -> bool {
         let is_end = self.is_at_end(gate);
         for link in &mut self.links {
@@ -273,8 +273,7 @@ impl EmulatedCard {
         gate.last().is_some_and(|last| self.links.iter().all(|link| link.next().number > last))
     }
 
-    /// The chunks of the next trigger, one of every e-link, independent of time. Full blocks are appended to
-    /// `out`.
+    /// Appends the full blocks with the chunks of the next trigger, one of every e-link, to `out`, independent of time.
     pub fn turn(&mut self, out: &mut Vec<u8>) {
         for index in 0..self.links.len() {
             self.say(index);
@@ -283,12 +282,12 @@ impl EmulatedCard {
         self.turns += 1;
     }
 
-    /// How often it was [`Self::turn`]: so many chunks every e-link has said or lost.
+    /// Returns the number of calls of [`Self::turn`]: every e-link has written or lost this many chunks.
     pub const fn turns(&self) -> u64 {
         self.turns
     }
 
-    /// After the last [`Self::turn`]: the blocks that are not full go as they are.
+    /// Appends the partly filled blocks after the last [`Self::turn`].
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.links.iter_mut().for_each(|link| link.time_out(&self.config.faults, out));
     }
@@ -298,13 +297,13 @@ impl EmulatedCard {
         self.is_flushed && self.blocks.is_empty()
     }
 
-    /// When something is due next, after the start; `None` if that depends on the gate or on room.
+    /// Returns when something is due next, after the start; `None` if that depends on the gate or on room.
     pub fn next_due(&self, elapsed: Duration) -> Option<Duration> {
         let flushed = self.links.iter().filter_map(EmulatedLink::open_since).map(|since| since + BLOCK_TIMEOUT);
         self.links.iter().map(EmulatedLink::due).chain(flushed).filter(|&due| due > elapsed).min()
     }
 
-    /// What all links did.
+    /// Returns the sum of all links' counts.
     pub fn injected_by_all(&self) -> Injected {
         self.injected().fold(Injected::default(), |mut all, (_, one)| {
             all.add(one);
@@ -312,7 +311,7 @@ impl EmulatedCard {
         })
     }
 
-    /// What each link did.
+    /// Returns the counts of each link.
     pub fn injected(&self) -> impl Iterator<Item = (SourceId, &Injected)> {
         self.links.iter().map(|link| (link.source(), link.injected()))
     }

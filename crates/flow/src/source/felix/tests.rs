@@ -1,4 +1,4 @@
-//! What an emulated card writes, as the plain decoder reads it: every chunk, and every fault under its name.
+//! The output of an emulated card, read by the plain decoder: every chunk, and every fault under its name.
 
 use super::*;
 use crate::source::{SizeDistribution, TriggerGate, TriggerRate};
@@ -8,7 +8,7 @@ use ropewalk_wire::felix::{BlockError, BlockFormat, ChunkError, Decoded, Decoder
 use std::collections::BTreeMap;
 
 const LINKS: u32 = 3;
-/// The longest chunk that the decoders here take.
+/// The longest chunk that these decoders accept, in bytes.
 const MOST: u32 = 80_000;
 
 fn formats() -> [BlockFormat; 4] {
@@ -29,7 +29,7 @@ fn faults<const N: usize>(shares: [(Fault, f64); N]) -> Faults {
     Faults::new(shares).expect("no more than everything")
 }
 
-/// The blocks of so many triggers, written turn by turn, and the card that wrote them.
+/// Returns the blocks of `turns` triggers, written turn by turn, and the card that wrote them.
 fn turned(config: EmulatedCardConfig, turns: usize) -> (Vec<u8>, EmulatedCard) {
     let (mut card, mut out) = (EmulatedCard::new(config), Vec::new());
     (0..turns).for_each(|_| card.turn(&mut out));
@@ -37,7 +37,7 @@ fn turned(config: EmulatedCardConfig, turns: usize) -> (Vec<u8>, EmulatedCard) {
     (out, card)
 }
 
-/// Everything that the card writes up to the last trigger, as far as it is due.
+/// Returns the output of the card up to the last trigger, as far as it is due.
 fn write(card: &mut EmulatedCard, last: u64, elapsed: Duration, space: usize) -> Vec<u8> {
     let (gate, mut space, mut stream) = (TriggerGate::new(last), vec![0; space], Vec::new());
     loop {
@@ -49,7 +49,7 @@ fn write(card: &mut EmulatedCard, last: u64, elapsed: Duration, space: usize) ->
     }
 }
 
-/// The numbers of the chunks of each e-link, with their flags, and everything that was given up.
+/// The numbers of the chunks of each e-link, with their flags, and all faults.
 #[derive(Default, Debug)]
 struct Seen {
     chunks: BTreeMap<ELink, Vec<(u32, Status)>>,
@@ -135,7 +135,7 @@ fn a_link_that_fails_and_comes_back_goes_on_where_the_others_are() {
     assert!(seen.errors.is_empty(), "nothing of a chunk is seen");
 }
 
-/// Events would wait for it, and fill the ring meanwhile.
+/// Events would wait for the e-link, and fill the ring meanwhile.
 #[test]
 fn a_link_that_brings_little_does_not_fall_behind() {
     for rate in [TriggerRate::Unlimited, TriggerRate::Periodic { hertz: 1e5 }] {
@@ -176,7 +176,7 @@ fn one_seed_writes_the_same_blocks_again() {
     assert_ne!(one, turned(config, 50).0);
 }
 
-/// What is seen of a fault.
+/// Returns how often a fault is visible.
 fn seen_of(fault: Fault, seen: &Seen) -> Option<usize> {
     let flagged = |flags| Some(seen.chunks.values().flatten().filter(|(_, status)| *status == flags).count());
     let given_up = |error| Some(seen.errors.iter().filter(|&&found| found == error).count());
@@ -188,7 +188,7 @@ fn seen_of(fault: Fault, seen: &Seen) -> Option<usize> {
         Fault::Truncated => flagged(Status::TRUNCATED),
         Fault::TimedOut => flagged(Status::TRUNCATED.and(Status::TIMED_OUT)),
         Fault::NoFirst => given_up(ChunkError::NoFirst),
-        // As the memory is not wanted back here, the next chunk ends the one that stalled.
+        // Since the memory is not needed again here, the next chunk ends the one that stalled.
         Fault::NoLast | Fault::Stalled => given_up(ChunkError::NoLast),
         Fault::Oversize => given_up(ChunkError::Oversize),
         Fault::LostBlock | Fault::SequenceGap => given_up(ChunkError::SequenceGap),
@@ -207,7 +207,7 @@ fn every_fault_is_seen_under_its_name_as_often_as_it_struck() {
         for &fault in FAULTS.iter().filter(|fault| !fault.is_of_streams()) {
             let is_rare = matches!(fault, Fault::Oversize | Fault::Stalled);
             let of_block = (0.01 * (format.block_bytes() >> 10) as f64).min(0.3);
-            // As often in few large blocks as in many small ones.
+            // Few large blocks get as many faults as many small ones.
             let share = if fault.strikes_blocks() {
                 of_block
             } else if is_rare {
@@ -229,8 +229,8 @@ fn every_fault_is_seen_under_its_name_as_often_as_it_struck() {
                 assert_eq!(found, 0, "there is no place for it");
                 continue;
             }
-            // A fault in the last piece or block of an e-link has nothing behind it that shows it, and several lost
-            // blocks in a row are one gap.
+            // A fault in the last piece or block of an e-link is followed by nothing that reveals it, and several
+            // consecutive lost blocks are one gap.
             let ends = if fault == Fault::LostBlock { 3 + struck / 3 } else { 3 };
             assert!(found <= struck && found + ends >= struck, "{fault:?}: {found} of {struck} in {format}");
         }
@@ -254,7 +254,8 @@ fn what_no_decoder_names_is_seen_in_what_comes() {
     }
 }
 
-/// And a block that is put together of two halves can look good: that is why a card's memory has a place for each.
+/// A block that is composed of two halves can look good: for this reason a card's memory has a fixed place for each
+/// block.
 #[test]
 fn behind_lost_bytes_no_block_is_where_it_should_be() {
     for format in formats() {
@@ -270,7 +271,7 @@ fn behind_lost_bytes_no_block_is_where_it_should_be() {
     }
 }
 
-/// Numbers that are left out cost the chunk that is open, and lost blocks also what was in them.
+/// Skipped numbers cost the open chunk, and lost blocks also their contents.
 #[test]
 fn a_fault_of_a_block_costs_what_is_in_it_or_open_and_nothing_else() {
     let format = BlockFormat::WIDE;
@@ -286,7 +287,7 @@ fn a_fault_of_a_block_costs_what_is_in_it_or_open_and_nothing_else() {
         let (seen, struck) = (read(format, &stream), card.injected_by_all().struck(fault));
         assert!(struck > 20 && seen.errors.iter().all(|error| errors.contains(error)), "{fault:?}: {:?}", seen.errors);
         let chunks: u64 = seen.chunks.values().map(|chunks| chunks.len() as u64).sum();
-        // A block has parts of two chunks or three, and one that is missing or spoilt can cost the one behind it.
+        // A block contains parts of two or three chunks, and a missing or damaged block can cost the next one.
         assert!(900 - chunks <= 3 * struck, "{fault:?}: {chunks} chunks, {struck} times");
         assert!(seen.chunks.values().all(|chunks| chunks.is_sorted_by_key(|&(number, _)| number)));
     }
@@ -321,7 +322,7 @@ fn with_any_faults_together_no_chunk_has_bytes_of_another() {
     for seed in 0..20 {
         for format in formats() {
             let (stream, card) = turned(EmulatedCardConfig { faults: all, seed, ..config(format) }, 300);
-            // Looks at every byte.
+            // Reads every byte.
             let seen = read(format, &stream);
             let chunks: usize = seen.chunks.values().map(Vec::len).sum();
             assert!(chunks as u64 <= card.injected_by_all().chunks, "seed {seed}");

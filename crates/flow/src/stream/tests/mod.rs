@@ -44,7 +44,7 @@ fn router<const N: usize>(wanted: [Subscribe; N]) -> (Router, [SubscriberId; N])
     (router, ids)
 }
 
-/// A chunk of so many bytes, which are not there: the machine never looks at them.
+/// A chunk of `length` bytes that do not exist: the router never reads them.
 fn chunk(elink: u16, event: u64, length: u32) -> StreamChunk {
     let head = ChunkHead { elink: ELink::new(elink), status: Status::GOOD, sequence: 0, length };
     StreamChunk { head, event, payload: Payload::default(), is_copy: false }
@@ -134,7 +134,7 @@ fn little_waits_for_more_or_for_its_time_and_much_leaves_at_once() {
     assert_eq!(router.poll(later), Some(one));
     router.offer(chunk(1, 2, 1), NOW).expect("there is room");
     assert_eq!(router.poll(NOW), Some(one), "50 bytes are enough");
-    // The transport has room for one of them, then for none.
+    // The transport has room for one chunk, then for none.
     let mut out = Vec::new();
     router.take(one, ropewalk_wire::stream::heads_bytes(1) + 49, &mut out);
     assert_eq!(out.len(), 1);
@@ -143,7 +143,7 @@ fn little_waits_for_more_or_for_its_time_and_much_leaves_at_once() {
     assert_eq!((out.len(), router.poll(later), router.next_deadline()), (0, None, None));
     router.unblock(one);
     assert_eq!(router.poll(later), Some(one));
-    // What cannot be sent stays in the queue, at its place.
+    // Chunks that cannot be sent stay in the queue, at their place.
     router.offer(chunk(1, 3, 1), NOW).expect("there is room");
     assert_eq!(router.take_each(one, usize::MAX, |_| ControlFlow::Break(())), 0);
     assert_eq!((router.account(one).expect("it is there").sent, router.poll(later)), (1, None));
@@ -259,7 +259,7 @@ fn too_many_subscribers_and_two_ways_of_sharing_are_refused() {
     assert_eq!(router.account(other), None);
 }
 
-/// What happens to a router.
+/// An input of a router.
 #[derive(Clone, Debug)]
 enum Step {
     Offer { elink: u16, event: u64, length: u32 },
@@ -329,14 +329,14 @@ proptest! {
             for &id in &ids {
                 prop_assert!(router.account(id).is_some_and(|account| account.is_balanced()));
             }
-            // Every wanted chunk was offered to one subscriber at least, or passed over by a sample.
+            // Every wanted chunk was offered to at least one subscriber, or left out by a sample.
             let (received, unwanted) = router.received();
             prop_assert!(total.offered - total.moved + total.passed_over >= received - unwanted);
         }
     }
 }
 
-/// A card's ring with the blocks of so many turns of three e-links, and its reader.
+/// Returns a card's ring, its reader, and the blocks of `turns` turns of three e-links.
 fn card(turns: usize) -> (RingWriter, RingReader, Vec<u8>) {
     let (writer, reader) = ring(PoolConfig::heap("card", 4096, 8)).expect("memory");
     let size = SizeDistribution::Uniform { least: 10, most: 1500 };
@@ -406,7 +406,7 @@ fn bytes_for_an_e_link_become_blocks_at_once() {
 
 const ELINKS: u16 = 4;
 
-/// Hands a batch on chunk by chunk, each with references of its own.
+/// Passes on a batch chunk by chunk, each with its own references.
 fn chunk_by_chunk(
     router: &mut Router,
     batch: &ChunkBatch,
@@ -448,7 +448,7 @@ fn chunk_by_chunk(
 
 type Route = fn(&mut Router, &ChunkBatch, &mut RingReader, &EventRules, &mut BatchCursor, Instant) -> usize;
 
-/// A card, its decoder, and a router that is given the batches in one way or the other.
+/// A card, its decoder, and a router that gets the batches in one of the two ways.
 struct Side {
     writer: RingWriter,
     ring: RingReader,
@@ -470,7 +470,7 @@ impl Side {
         Self { writer, ring, decoder, position: 0, cursor: None, router, route, staging }
     }
 
-    /// Decodes and hands on what is there; how far it came.
+    /// Decodes and passes on all available data. Returns the progress.
     fn turn(&mut self, now: Instant) -> (u64, Option<BatchCursor>, usize) {
         self.ring.poll().expect("our own writer");
         let mut passed = 0;
@@ -504,7 +504,7 @@ impl Side {
         self.ring.done_to(self.decoder.oldest_open().unwrap_or(u64::MAX).min(self.position));
     }
 
-    /// Takes a message of which only so many chunks are accepted; the others stay.
+    /// Takes a message of which only `accepted` chunks are accepted; the others stay.
     fn take(&mut self, id: SubscriberId, room: usize, accepted: usize) -> Vec<Seen> {
         let mut chunks = Vec::new();
         self.router.take_each(id, room, |chunk| {
@@ -531,24 +531,24 @@ impl Side {
         staging.pool_mut().collect();
     }
 
-    /// Nothing waits, so nothing but what the reader is not done with is kept from the card.
+    /// Checks that nothing waits, so that only data that the reader is not done with is kept from the card.
     fn holds_nothing(&mut self) -> bool {
         self.ring.poll().expect("our own writer");
         !self.router.is_empty() || self.ring.released() == self.ring.done()
     }
 }
 
-/// A chunk as it came.
+/// A received chunk.
 type Seen = (ChunkHead, Vec<u8>, bool);
 
-/// What a front end says, or what happens to its block.
+/// The output of a front end, or a fault of its block.
 #[derive(Clone, Debug)]
 enum Said {
     Chunk(usize, Status),
     Signal,
     Flush,
     TimeOut,
-    /// A byte of the last block is another one.
+    /// Changes a byte of the last block.
     Damage(usize),
 }
 
@@ -587,7 +587,7 @@ fn blocks(format: BlockFormat, all: &[(u16, Said)]) -> Vec<u8> {
     blocks
 }
 
-/// What happens meanwhile.
+/// An event of the test.
 #[derive(Clone, Debug)]
 enum Meanwhile {
     Write(usize),
@@ -628,7 +628,7 @@ fn meanwhile() -> impl Strategy<Value = Meanwhile> {
     ]
 }
 
-/// The same on both sides, and that it came out the same.
+/// Both sides, which get the same input, and must give the same output.
 struct Twins {
     sides: [Side; 2],
     ids: Vec<SubscriberId>,
@@ -648,7 +648,7 @@ impl Twins {
             self.ids.extend(id);
         }
         if let Some(&id) = self.ids.get(who) {
-            // By which event a chunk went that waits is known of those alone that came while it was asked for.
+            // The event of a waiting chunk is known only for chunks that arrived while it was requested.
             while !self.same(|side| side.take(id, usize::MAX, usize::MAX)).is_empty() {}
             let _ = self.same(|side| side.router.subscribe(id, wanted));
         }

@@ -1,4 +1,4 @@
-//! A card's ring up to the accounts of its sources, with a listener beside them, and the heads of chunks.
+//! A card's ring up to the accounts of its sources, with a second listener, and the headers of chunks.
 
 use super::*;
 use crate::messages::{Fragment, FragmentFlags, Message, Release, ReleaseEntry, Start};
@@ -36,12 +36,12 @@ fn source(link: u32) -> SourceId {
 }
 
 impl Rig {
-    /// A ring of so many KiB, and a window of so many events.
+    /// Creates a ring of `kibibytes` KiB, and a window of `window` events.
     pub(super) fn new(kibibytes: usize, window: u32) -> Self {
         Self::with_rules(kibibytes, window, &EventRule::USUAL.into())
     }
 
-    /// The same, where the e-links' chunks have these heads.
+    /// The same, with these headers of the e-links' chunks.
     fn with_rules(kibibytes: usize, window: u32, rules: &EventRules) -> Self {
         let bits = |link| rules.of(elink(link)).bits().expect("a rule");
         let sources = (0..LINKS).map(|link| SourceConfig::of_card(source(link), bits(link))).collect();
@@ -57,24 +57,24 @@ impl Rig {
         Self { writer, input, readout, now, encoders }
     }
 
-    /// The chunk of an event in blocks of its own.
+    /// Writes the chunk of an event in its own blocks.
     fn say(&mut self, link: u32, number: u32, bytes: usize) {
         let mut chunk = vec![0; bytes];
         ChunkOrigin { source: source(link), number }.fill(&mut chunk);
         self.say_bytes(link, &chunk);
     }
 
-    /// A chunk of these bytes in blocks of its own.
+    /// Writes a chunk of these bytes in its own blocks.
     fn say_bytes(&mut self, link: u32, chunk: &[u8]) {
         self.encode(link, |encoder, out| encoder.chunk(chunk, Status::GOOD, out));
     }
 
-    /// The kind of the card's blocks.
+    /// Returns the format of the card's blocks.
     pub(super) const fn format(&self) -> BlockFormat {
         FORMAT
     }
 
-    /// Lets `fill` write into the ring in place of the links.
+    /// Lets `fill` write into the ring instead of the links.
     fn write_with(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) {
         let filled = fill(self.writer.space());
         let _ = self.writer.commit(filled);
@@ -87,7 +87,7 @@ impl Rig {
         self.write(&blocks);
     }
 
-    /// The card writes, as much as there is room for.
+    /// Writes these blocks to the card's ring, as far as there is room.
     fn write(&mut self, mut blocks: &[u8]) {
         while !blocks.is_empty() {
             let space = self.writer.space();
@@ -108,7 +108,7 @@ impl Rig {
         while self.readout.poll(self.now).is_some() {}
     }
 
-    /// Nothing happens for a while but turns.
+    /// Only takes turns for a while.
     fn wait(&mut self, duration: Duration) {
         for _ in 0..10 {
             self.now = self.now.after(duration / 10);
@@ -129,7 +129,7 @@ impl Rig {
         account
     }
 
-    /// What is held of an event, if it is settled.
+    /// Returns the held fragments of an event, if it is settled.
     fn fragments(&self, number: u64) -> Option<Vec<Fragment>> {
         let mut fragments = Vec::new();
         self.readout.super_fragment(EventKey::new(0, number))?.append_to(&mut fragments);
@@ -224,7 +224,7 @@ fn flags_of_the_card_are_flags_of_the_fragment() {
         rig.encode(0, |encoder, out| encoder.chunk(&chunk, status, out));
         (1..LINKS).for_each(|link| rig.say(link, number, 20));
     }
-    // Damaged fragments have their events when what follows bears them out.
+    // Damaged fragments get their events when later fragments confirm them.
     (0..LINKS).for_each(|link| rig.say(link, 6, 20));
     rig.turn();
     for (number, (status, expected)) in (1..).zip(flags) {
@@ -252,7 +252,8 @@ fn a_link_that_says_nothing_is_given_up_and_taken_again_when_it_returns() {
     assert!(rig.is_settled(4) && !rig.is_settled(5), "the link is waited for again");
 }
 
-/// A card is one stream: what a source without room leaves stands before what the others wait for.
+/// A card is one stream: the waiting chunks of a source without room lie in front of the chunks that the others wait
+/// for.
 #[test]
 fn a_dead_link_holds_the_others_up_for_its_time_out_only_however_little_room_there_is() {
     for (kibibytes, window, events) in [(64, 4, 20), (8, 100, 20)] {
@@ -282,8 +283,7 @@ fn back_pressure_is_no_absence() {
     }
     rig.turn();
     assert!(rig.is_settled(2) && rig.input.is_starved());
-    // The links have no room in the ring: the chunks of event 3 that are still missing are not due before there is
-    // some.
+    // The links have no room in the ring: the missing chunks of event 3 cannot come before there is some.
     rig.wait(TIMEOUT * 20);
     rig.release(1, 1);
     rig.turn();
@@ -333,7 +333,7 @@ fn a_card_that_ends_is_read_to_its_end_and_what_was_open_is_cut_short() {
     assert!(rig.input.ring().account().held <= 1);
 }
 
-/// With any fault on the card, every chunk of which anything came is in its source's account.
+/// With any fault on the card, every chunk of which a piece arrived is in its source's account.
 #[test]
 fn every_fault_ends_in_an_account_that_balances() {
     let shares = FAULTS.iter().filter(|fault| !fault.is_of_streams()).map(|&fault| {
@@ -384,7 +384,7 @@ fn every_fault_ends_in_an_account_that_balances() {
         let (mut received, mut dropped) = (0, 0);
         for link in 0..LINKS {
             let account = rig.account(link);
-            // A link's last chunk behind lost ones may be of an event that no other link shows.
+            // A link's last chunk after lost ones may belong to an event that no other link shows.
             let of_chunks = account.dropped.total() - account.dropped.get(Cause::ImplausibleJump);
             (received, dropped) = (received + account.received, dropped + of_chunks);
         }
@@ -455,7 +455,7 @@ fn a_listener_gets_what_the_readout_unit_gets_and_each_block_is_decoded_once() {
     assert_eq!(rig.input.counts().chunks.chunks, expected.len() as u64);
 }
 
-/// Data behind the batch that it has no room for is not read: its sources are not absent.
+/// Data after the batch that the listener has no room for is not read: its sources are not absent.
 #[test]
 fn a_listener_that_is_waited_for_holds_up_the_card_and_no_source_times_out() {
     let (mut rig, mut listener) = (Rig::new(64, 100), Slow::default());
@@ -508,7 +508,7 @@ fn a_card_that_ends_is_not_ended_before_its_listener_has_everything() {
 
 const SEED: u64 = 7;
 
-/// The first e-link has a number of three bytes in the middle of its head, the last one heads of ROD fragments.
+/// The first e-link has a number of three bytes in the middle of its header, the last one has headers of ROD fragments.
 fn rules() -> EventRules {
     let field = NumberField { offset: 5, bytes: 3, is_big_endian: true, mask: 0xff_ffff };
     EventRules::from(EventRule::USUAL).with(elink(0), EventRule::Field(field)).with(elink(LINKS - 1), EventRule::Rod)

@@ -1,4 +1,4 @@
-//! The machine against the plain decoder of `wire`, and what only the machine has: batches, positions, room.
+//! The decoder compared with the plain decoder of `wire`, and its own features: batches, positions, room.
 
 mod card;
 
@@ -22,7 +22,7 @@ fn config(format: BlockFormat) -> ChunkConfig {
     ChunkConfig { blocks_per_batch: 20, most_chunk_bytes: 1 << 20, ..ChunkConfig::new(format) }
 }
 
-/// Chunks and signals as the plain decoder tells them: `stream` is all that the card wrote.
+/// Returns chunks and signals in the form of the plain decoder; `stream` is the whole output of the card.
 fn of_batch(batch: &ChunkBatch, stream: &[u8]) -> Vec<Decoded> {
     let bytes = |piece: &Piece| stream[piece.position as usize..][..piece.length as usize].to_vec();
     let decoded = |(elink, chunk): (ELink, Chunk<'_>)| match chunk {
@@ -38,7 +38,7 @@ fn of_batch(batch: &ChunkBatch, stream: &[u8]) -> Vec<Decoded> {
     batch.chunks().map(decoded).collect()
 }
 
-/// All batches of a stream.
+/// Decodes all batches of a stream.
 fn decode(decoder: &mut ChunkDecoder, stream: &[u8]) -> Vec<Decoded> {
     let (mut out, mut position) = (Vec::new(), 0);
     loop {
@@ -51,7 +51,7 @@ fn decode(decoder: &mut ChunkDecoder, stream: &[u8]) -> Vec<Decoded> {
     }
 }
 
-/// What the plain decoder says, and how often it gave what up.
+/// Returns the output of the plain decoder, and the counts of chunks that it gave up.
 fn plainly(format: BlockFormat, stream: &[u8]) -> (Vec<Decoded>, ChunkReport) {
     let (mut out, mut report) = (Vec::new(), ChunkReport::default());
     let mut decoder = Decoder::new(format, 1 << 20);
@@ -74,7 +74,7 @@ fn plainly(format: BlockFormat, stream: &[u8]) -> (Vec<Decoded>, ChunkReport) {
     (out, report)
 }
 
-/// What an e-link says: a chunk, a signal, a time-out, a null, or a piece that may make no sense.
+/// The output of an e-link: a chunk, a signal, a time-out, a null, or a piece that may be invalid.
 #[derive(Clone, Debug)]
 enum Said {
     Chunk(usize, u8),
@@ -97,7 +97,7 @@ fn any_said() -> impl Strategy<Value = Said> {
     ]
 }
 
-/// The blocks of a few e-links.
+/// Returns the blocks of a few e-links.
 fn stream(format: BlockFormat, said: &[(u16, Said)]) -> Vec<u8> {
     let mut encoders: Vec<_> = (0..5).map(|elink| Encoder::new(format, ELink::new(elink * 400))).collect();
     let mut out = Vec::new();
@@ -157,7 +157,7 @@ fn chunks_of_one_piece_are_short_and_others_scattered() {
         decode(&mut decoder, &stream);
         let report = decoder.report();
         assert_eq!((report.chunks, report.flagged[Status::CRC.0.trailing_zeros() as usize]), (41, 1));
-        // Each block that the small ones fill ends in a piece of one.
+        // Each block that the small chunks fill ends in a piece of one.
         let bytes = 70_usize.next_multiple_of(format.trailer_bytes()) + format.trailer_bytes();
         let split = 40 * bytes / (format.block_bytes() - 4);
         assert_eq!(report.scattered, split as u64 + 1);
@@ -217,7 +217,7 @@ fn what_is_open_for_longest_is_given_up_first() {
     assert_eq!(decoder.give_up_before(4), 0);
     assert_eq!(decoder.give_up_before(2 * 1024), 2);
     assert_eq!(decoder.oldest_open(), Some(2 * 1024 + 4));
-    // Their ends are skipped; the other two come out, and so does what comes next.
+    // Their ends are skipped. The other two chunks are complete, and so is the next one.
     let mut rest = Vec::new();
     for encoder in &mut encoders {
         encoder.chunk(&payload(3), Status::GOOD, &mut rest);
@@ -243,7 +243,7 @@ fn a_chunk_without_room_for_its_pieces_is_given_up_and_the_room_comes_back() {
     let chunk = |length| Decoded::Chunk { elink: ELINK, bytes: payload(length), status: Status::GOOD };
     assert_eq!(decoded, [chunk(2500), chunk(1500)]);
     assert_eq!(decoder.report().chunk_errors[ChunkError::Oversize as usize], 2);
-    // Another e-link holds all room there is: a chunk of two pieces needs none.
+    // Another e-link occupies all room: a chunk of two pieces needs none.
     let (mut stream, mut other) = (Vec::new(), Encoder::new(format, ELink::new(1)));
     for kind in [SubChunkType::First, SubChunkType::Middle] {
         other.sub_chunk(Trailer::new(kind, 1, Status::GOOD), &[1], &mut stream);
@@ -261,7 +261,7 @@ fn a_chunk_without_room_for_its_pieces_is_given_up_and_the_room_comes_back() {
 fn the_oldest_open_chunk_is_known_after_any_others_close() {
     let mut links = super::decoder::Links::new(0, 1);
     let piece = |position| Piece { position, length: 1 };
-    // Two that share a path on other optical links, the first e-link and the last one.
+    // Two e-links that share a path on other optical links, the first e-link and the last one.
     let elinks = [0, 64, 128, 2047].map(ELink::new);
     let mut pieces = [Piece::default(); 2];
     for (position, elink) in (1..).zip(elinks) {
