@@ -291,7 +291,24 @@ pub fn draft(group: &Group) -> Option<Layout> {
         _ => None,
     });
     add(&mut layout, |layout| layout.checksum = checksum);
+    exclude_checksum(&mut layout);
     Some(layout)
+}
+
+/// Counts a checksum at the frame's end as added bytes and not as a part of the header, if the length excludes it.
+fn exclude_checksum(layout: &mut Layout) {
+    let Some(bytes) = layout.checksum.and_then(|checksum| u32::try_from(-checksum.number.at).ok()) else { return };
+    let fields = layout.event.iter().chain(&layout.sequence);
+    let fields = fields.chain(layout.time.iter().flat_map(|clock| clock.ticks.iter().chain(&clock.seconds)));
+    let behind = |number: &Number| u32::try_from(number.at).map_or(0, |at| at + u32::from(number.bytes));
+    let end = fields.map(behind).max().unwrap_or(0);
+    if let Frame::Length(length) = &mut layout.frame
+        && let Counts::Payload { header } = &mut length.counts
+        && header.checked_sub(bytes).is_some_and(|header| header >= end.max(behind(&length.number)))
+    {
+        *header -= bytes;
+        length.add += bytes as i32;
+    }
 }
 
 /// Changes a layout if it still compiles afterwards.

@@ -342,14 +342,24 @@ impl<'a> Trial<'a> {
                 return;
             }
             *self.account.faults.entry(cause.name()).or_default() += 1;
-            let key = match cause {
-                Cause::Oversize => "frame.max",
-                Cause::SyncLost | Cause::NotMatched => self.begin_key(),
-                _ => self.length_key(),
+            let no_frame = format!("no frame begins here ({})", cause.name());
+            let (key, what) = match cause {
+                Cause::Oversize => ("frame.max", no_frame),
+                _ if is_begin => self.impossible_length(rest).unwrap_or((self.begin_key(), no_frame)),
+                _ => (self.length_key(), no_frame),
             };
-            let what = format!("no frame begins here ({})", cause.name());
             self.bad(offset, key, &what, before, rest, 1);
         }
+    }
+
+    /// Blames the length of a frame whose `match` is right: it makes the frame too short for the fields of the layout.
+    fn impossible_length(&self, rest: &[u8]) -> Option<(&'static str, String)> {
+        let Description::Layout(plan) = self.framing else { return None };
+        let is_begun = plan.layout().matches.as_ref().is_some_and(|pattern| begins_with(pattern, rest));
+        let is_counted = is_begun && matches!(plan.layout().frame, Frame::Length(_));
+        let (least, most) = (plan.least(), plan.layout().max);
+        let what = || format!("this length fits no frame: the layout allows {least} to {most} bytes in all");
+        is_counted.then(|| (self.length_key(), what()))
     }
 
     /// Blames the length of the last frame if no frame follows it and its checksum is wrong too. Without a checksum the

@@ -319,7 +319,7 @@ impl Compiler<'_> {
             }
             Counts::AfterField => i64::from(length.number.at) + i64::from(length.number.bytes),
             Counts::Payload { header } => {
-                self.extents.reach(i32::try_from(header).unwrap_or(i32::MAX));
+                self.extents.uncounted = header.into();
                 i64::from(header)
             }
         };
@@ -429,7 +429,8 @@ impl Compiler<'_> {
             return Ok((bytes as usize, bytes as usize));
         }
         if needed > max {
-            let Extents { front, back, .. } = self.extents;
+            let Extents { back, .. } = self.extents;
+            let front = needed - back;
             return Err(LayoutError::new("frame.max", LayoutFault::MaxTooSmall { needed, front, back, max }));
         }
         let (key, rule, step) = match &found.cut {
@@ -515,6 +516,8 @@ pub(super) struct Extents {
     front: u64,
     /// Required bytes before the frame's end.
     back: u64,
+    /// Bytes that the length does not count. A trailer, such as a checksum, may be among them.
+    uncounted: u64,
 }
 
 impl Extents {
@@ -546,7 +549,8 @@ impl Extents {
 
     /// Length of the shortest frame with room for all fields.
     pub(super) const fn least(&self) -> u64 {
-        self.front + self.back
+        let fields = self.front + self.back;
+        if fields > self.uncounted { fields } else { self.uncounted }
     }
 
     /// Checks that everything fits into frames of exactly `bytes` bytes, where the parts counted from the beginning and

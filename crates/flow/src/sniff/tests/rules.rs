@@ -131,6 +131,31 @@ fn every_checksum_at_the_end_is_found() {
     }
 }
 
+/// Frames without data are as long as header and checksum together.
+#[test]
+fn a_draft_with_a_checksum_finds_frames_without_data() {
+    for (kind, reserved) in CHECKSUM_KINDS.iter().flat_map(|kind| [(kind, 0), (kind, 6)]) {
+        let (bytes, header) = (kind.bits() as usize / 8, 10 + reserved);
+        let (mut noise, mut stream) = (Noise(3), Vec::new());
+        for index in 0..400_u32 {
+            let data = (noise.next() % 60 * u64::from(index % 5 > 0)) as usize;
+            let mut frame = [&b"HEAD"[..], &(data as u16).to_be_bytes(), &index.to_be_bytes()].concat();
+            frame.resize(header + data, 0);
+            noise.fill(&mut frame[header..]);
+            let sum = kind.of([&frame[..]]);
+            frame.extend_from_slice(&sum.to_be_bytes()[8 - bytes..]);
+            stream.extend(frame);
+        }
+        let group = heard(&stream);
+        let layout = draft(&group).expect("frames were found");
+        let least = Plan::compile(&layout).expect("a draft compiles").least();
+        assert!(least <= header + bytes, "{kind:?}, {reserved}: {layout:?}: {}", told(&group));
+        let Frame::Length(Length { counts, add, .. }) = layout.frame else { panic!("{layout:?}") };
+        let expected = (Counts::Payload { header: header as u32 }, bytes as i32);
+        assert!(layout.checksum.is_none() || (counts, add) == expected, "{kind:?}: {layout:?}");
+    }
+}
+
 #[test]
 fn noise_has_no_checksum() {
     let group = found(100, |_, _, noise| {

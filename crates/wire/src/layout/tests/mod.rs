@@ -328,6 +328,28 @@ fn lengths_that_fit_no_frame_are_refused() {
     check(fixed(), |layout| layout.max = u32::MAX, "frame.max", LayoutFault::Max(u32::MAX));
 }
 
+/// A length that excludes header and checksum may say so in one number.
+#[test]
+fn a_checksum_may_be_among_the_bytes_that_a_length_excludes() {
+    let of_header = |header: u32, add: i32| {
+        let length = Length { number: Number::big_endian(4, 2), unit: 1, counts: Counts::Payload { header }, add };
+        let number = Number::big_endian(-4, 4);
+        Layout {
+            event: vec![Number::big_endian(8, 4)],
+            checksum: Some(Checksum { kind: ChecksumKind::Crc32, number, from: 0, to: -4 }),
+            ..Layout::new(Frame::Length(length), 1 << 10)
+        }
+    };
+    let least = |layout: Layout| Plan::compile(&layout).map(|plan| plan.least());
+    assert_eq!(least(of_header(16, 0)), Ok(16), "12 bytes of fields and the checksum");
+    assert_eq!(least(of_header(12, 4)), Ok(16));
+    assert_eq!(least(of_header(24, 0)), Ok(24));
+    assert_eq!(least(of_header(8, 0)), Ok(16), "all fields have room");
+    let too_short = Layout { max: 20, ..of_header(24, 0) };
+    let fault = LayoutFault::MaxTooSmall { needed: 24, front: 20, back: 4, max: 20 };
+    assert_eq!(least(too_short), Err(LayoutError::new("frame.max", fault)));
+}
+
 #[test]
 fn trailers_that_contradict_themselves_are_refused() {
     check(trailed(), |layout| layout.matches = None, "frame.trailer", LayoutFault::TrailerWithoutMatch);
