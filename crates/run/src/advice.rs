@@ -1,7 +1,7 @@
 //! Advice after a run. For each source with a problem: what happened since which event, the likely cause, and a
 //! configuration key if the run's counts show that it would have helped.
 
-use super::source_summary::{FragmentSummary, NumberingSummary};
+use super::source_summary::{FragmentSummary, NumberingSummary, SynchronySummary, SynchronyVerdict};
 use super::summary::RunSummary;
 use ropewalk_config::quantity::Time;
 use ropewalk_config::{ByteOrigin, Configuration, NumberType, SourceInput, SourceSection};
@@ -14,8 +14,10 @@ pub fn advice(configuration: &Configuration, summary: &RunSummary) -> Vec<String
     if summary.run == 0 {
         return vec!["the run did not begin: start all nodes of the configuration".to_owned()];
     }
-    let mut lines: Vec<_> =
-        summary.out_of_step().into_iter().map(|sentence| format!("{sentence}: {SLIPPED}")).collect();
+    let is_out = |state: &&SynchronySummary| matches!(state.verdict, SynchronyVerdict::Offset | SynchronyVerdict::Lost);
+    let never_in_step = summary.synchrony.iter().filter(is_out).any(|state| state.since == "1");
+    let what = if never_in_step { NEVER_IN_STEP } else { SLIPPED };
+    let mut lines: Vec<_> = summary.out_of_step().into_iter().map(|sentence| format!("{sentence}: {what}")).collect();
     let exchanged = exchanged(summary);
     lines.extend((!exchanged.is_empty()).then(|| misfits(&exchanged)));
     lines.extend(have_all_restarted(summary).then(|| ALL_RESTARTED.to_owned()));
@@ -50,6 +52,10 @@ pub fn advice(configuration: &Configuration, summary: &RunSummary) -> Vec<String
 /// Advice for sources that are out of step.
 const SLIPPED: &str = "a trigger was missed or counted twice; check the trigger cables, reset all boards and start a new run. The \
                        events before are good";
+
+/// The same if they were out of step from the first event on.
+const NEVER_IN_STEP: &str = "they were never in step: reset all boards before the run, or, if they begin to count at different \
+                             numbers, set `first` in `event` of each";
 
 /// Advice if all sources restarted.
 const ALL_RESTARTED: &str = "all sources restarted counting, and no event was built since then: after a reset of all boards \

@@ -11,6 +11,7 @@ use crate::support::{
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
+use std::ops::RangeInclusive;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
@@ -170,19 +171,33 @@ fn a_board_that_resets_its_counter_is_named_with_the_event() {
     shift.end_of("counter reset");
 }
 
-#[test]
-fn a_board_that_misses_a_trigger_is_out_of_step_within_200_events() {
-    let mut shift = Shift::begin(&setup("slip"), &[841, 843]);
-    shift.send_all(1..=700);
-    shift.begun = Instant::now();
-    for event in 701..=900 {
+/// Sends these events of both boards, the second one with the bunch crossings of the next triggers.
+fn send_slipped(shift: &mut Shift, events: RangeInclusive<u64>) {
+    for event in events {
         shift.front_ends[0].send([event]);
         let (bunch_crossing, bytes) = ((event + 1) % 3564 + 1, 200);
         shift.front_ends[1].send_content(event, &fed_fragment_with(843, event, bunch_crossing, bytes));
         std::thread::sleep(PAUSE);
     }
+}
+
+#[test]
+fn a_board_that_misses_a_trigger_is_out_of_step_within_200_events() {
+    let mut shift = Shift::begin(&setup("slip"), &[841, 843]);
+    shift.send_all(1..=700);
+    shift.begun = Instant::now();
+    send_slipped(&mut shift, 701..=900);
     shift.see("slip by one event");
     shift.end_of("slip by one event");
+}
+
+#[test]
+fn boards_that_were_never_in_step_are_not_sent_to_their_cables() {
+    let mut shift = Shift::begin(&setup("never-in-step"), &[841, 843]);
+    send_slipped(&mut shift, 1..=300);
+    let ended = shift.end();
+    let advice = "since event 1: they were never in step: reset all boards before the run";
+    assert!(ended.errors.contains(advice) && !ended.errors.contains("trigger cables"), "{ended:#?}");
 }
 
 #[test]

@@ -549,6 +549,9 @@ fn fields(text: &mut String, layout: &Layout) {
 /// How frames are found.
 fn frame(text: &mut String, layout: &Layout) {
     let max = layout.max;
+    if matches!(layout.frame, Frame::Length(_) | Frame::Delimiter { .. } | Frame::Sync { size: Size::Length(_), .. }) {
+        line(text, format_args!("# `max` is a guess: give the longest frame that the board can send"));
+    }
     match &layout.frame {
         Frame::Length(length) => {
             line(text, format_args!("frame = {{ length = {{ {} }}, max = \"{max}B\" }}", length_text(length)));
