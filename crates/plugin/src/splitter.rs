@@ -160,7 +160,7 @@ pub enum Keys {
     /// By event number.
     #[default]
     Events,
-    /// Their times; pieces with the same time form one event.
+    /// By time; pieces with the same time form one event.
     Times,
 }
 

@@ -680,7 +680,7 @@ mod tests {
         let sample = Sample { phase: "running", nodes: vec![node], ..Sample::default() };
         progress.alarms.observe(sample, None, progress.quality.quality());
         progress.quiet.insert("pool_low".to_owned());
-        assert_eq!(progress.data().trim(), "ALARM pool_high: total:pool_held is 11, above 10");
+        assert_eq!(progress.data(&Sample::default()).trim(), "ALARM pool_high: total:pool_held is 11, above 10");
     }
 
     fn snapshot() -> RunSnapshot {
