@@ -1,4 +1,4 @@
-//! What became of packets and of events.
+//! Accounts of packets and events.
 
 use super::sources::Recount;
 use ropewalk_terms::{ByCause, EventAccount, FragmentAccount, account};
@@ -8,60 +8,60 @@ use serde::Serialize;
 account! {
     /// The account of a flow's packets and of the sets that they made.
     ///
-    /// A packet is counted as one: all of its fragments share its fate. `packets` balances at any time, with what is in
-    /// flight counted from the table of open sets.
+    /// All fragments of a packet share its fate, so it counts as one. `packets` balances at any time; packets in flight
+    /// are counted from the table of open sets.
     pub struct FlowAccount {
-        /// Where the packets went. Refused ones are in `dropped`, by cause.
+        /// The fate of the packets. Refused packets are in `dropped`, by cause.
         pub packets: FragmentAccount,
         /// Bytes of all packets, headers included.
         pub bytes: u64,
-        /// Sets that were begun.
+        /// Sets that were opened.
         pub opened: u64,
-        /// Sets that had every source that took part in them.
+        /// Sets with a packet of every participating source.
         pub complete: u64,
-        /// Sets that had not, and go to nodes nevertheless.
+        /// Incomplete sets that were passed to nodes.
         pub incomplete: u64,
-        /// Sets that were dropped by policy, or because the run had ended, by cause.
+        /// Sets that were dropped by policy or at the end of the run, by cause.
         pub dropped: ByCause,
-        /// Sets that were not begun, though a packet of theirs came, by cause.
+        /// Sets that were refused although one of their packets came, by cause.
         pub refused: ByCause,
         /// Sets in assembly, counted from the table.
         pub open: u64,
-        /// Packets that were missing in finished sets, by cause.
+        /// Missing packets of finished sets, by cause.
         pub missing: ByCause,
     }
 }
 
 impl FlowAccount {
-    /// Whether every packet and every set is where it should be.
+    /// Whether all packets and sets are accounted for.
     pub fn is_balanced(&self) -> bool {
         let ended = self.complete + self.incomplete + self.dropped.total() + self.open;
         self.packets.received == self.packets.accounted() && self.opened == ended
     }
 }
 
-/// What became of the packets of one source.
+/// The account of one source's packets.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct SourceAccount {
-    /// Packets that became part of a set.
+    /// Packets that became parts of sets.
     pub packets: u64,
-    /// Bytes of them, headers included.
+    /// Their size in bytes, headers included.
     pub bytes: u64,
     /// Finished sets that lack its packet.
     pub missing: u64,
-    /// Packets that were let go, since it was masked in mid-run and took no part in their sets.
+    /// Packets that were dropped because the source was masked during the run.
     pub masked: u64,
-    /// Packets that were dropped, since it had started its numbering again.
+    /// Packets that were dropped because the source had restarted its numbering.
     pub out_of_sync: u64,
-    /// How often it did, and the last time.
+    /// Number of restarts, and the last one.
     pub restarts: u64,
     /// See `restarts`.
     pub last_restart: Recount,
-    /// Packets whose header, length or fragments were wrong; the account of the flow has their causes.
+    /// Packets with a wrong header, length or fragments; the account of the flow has their causes.
     pub corrupt: u64,
-    /// Complete sets in which it took no part.
+    /// Complete sets in which it did not participate.
     pub left_out_of_complete: u64,
-    /// Other finished sets in which it took no part.
+    /// Other finished sets in which it did not participate.
     pub left_out_of_incomplete: u64,
 }
 
@@ -74,7 +74,7 @@ impl SourceAccount {
         self.masked += other.masked;
         self.out_of_sync += other.out_of_sync;
         self.corrupt += other.corrupt;
-        // Each gateway sees the same ones.
+        // All gateways see the same restarts.
         if other.restarts > self.restarts {
             (self.restarts, self.last_restart) = (other.restarts, other.last_restart);
         }
@@ -84,48 +84,49 @@ impl SourceAccount {
 }
 
 account! {
-    /// A flow's events at the nodes of the farm. Balances at any time, with what is in flight counted from the table.
+    /// The account of a flow's events in the farm. It balances at any time; events in flight are counted from the
+    /// table.
     #[derive(Serialize, JsonSchema)]
     #[schemars(rename = "FarmSummary")]
     pub struct FarmAccount {
-        /// Where the events went. `assigned` are those of all sets that came; `built` and `incomplete_emitted` count at the
-        /// decision.
+        /// The fate of the events. `assigned` are the events of all received sets; `built` and `incomplete_emitted`
+        /// count at the decision.
         #[serde(skip)]
         pub events: EventAccount,
-        /// Decided events on which no node decided in time.
+        /// Events decided by default because no node decided in time.
         pub by_default: u64,
-        /// Events on which a node or the default decided.
+        /// Events decided by a node or by default.
         pub decided: u64,
-        /// Repeated decisions, and decisions of an earlier attempt. The first flow has those of all flows.
+        /// Repeated decisions, and decisions of an earlier attempt. The first flow counts these for all flows.
         pub ignored: u64,
-        /// Decisions within the flow's budget.
+        /// Decisions within the flow's latency budget.
         pub in_budget: u64,
-        /// Decisions that came after their event was decided by default.
+        /// Decisions that arrived after the default decision.
         pub late: u64,
         /// Decisions whose message was lost; the event is sent again.
         #[serde(rename = "lost_decisions")]
         pub lost: u64,
-        /// Events that a node received in part, and that are sent again.
+        /// Events that a node received only in part; they are sent again.
         pub not_received: u64,
         /// Events that were pushed for the first time.
         pub pushed: u64,
-        /// Events that were pushed again, each time.
+        /// Repeated pushes of events.
         pub pushed_again: u64,
-        /// Bytes of events pushed, heads left out.
+        /// Bytes of pushed events, without heads.
         pub pushed_bytes: u64,
-        /// Accepted events that storage got.
+        /// Accepted events that were passed to storage.
         pub stored: u64,
         /// Their size in bytes.
         pub stored_bytes: u64,
-        /// Decisions that left in the order of events.
+        /// Decisions sent in the order of events.
         pub streamed: u64,
-        /// Events of a silent node, which are sent again.
+        /// Events taken back from a silent node and sent again.
         pub taken_back: u64,
     }
 }
 
 impl FarmAccount {
-    /// Whether every event is where it should be.
+    /// Whether all events are accounted for.
     pub fn is_balanced(&self) -> bool {
         let events = &self.events;
         let decided = events.built + events.incomplete_emitted;

@@ -1,12 +1,12 @@
-//! Packets of one flow become sets of events.
+//! Assembles the packets of one flow into sets of events.
 //!
 //! ```text
 //!  sender's address --> source        first event --> number of the set --> place in the window --> slot
 //!                                                                           new | open | finished | past
 //!  slots: sets in assembly, oldest first       full | timed out | one too many  -->  finished sets, taken one by one
 //! ```
-//! Everything is laid out before the run: as many sets as there may be, a window over their numbers, and the queue of
-//! finished ones. Sources send their packets of a set at about the same time, so the last set is looked at first.
+//! All memory is allocated before the run: the maximum number of sets, a window over set numbers, and the queue of
+//! finished sets. Sources send their packets of a set at about the same time, so the last set is tried first.
 
 use super::account::{FlowAccount, SourceAccount};
 use super::config::{FlowConfig, Incomplete, Output};
@@ -20,24 +20,24 @@ use ropewalk_terms::{Cause, EventKey, Instant};
 use ropewalk_wire::mep::{MEP_HEADER_BYTES, MepError, MepHeader, check_fragments};
 use std::collections::VecDeque;
 
-/// The set of the packet before: mostly that of the next one too.
+/// The set of the previous packet, in most cases also that of the next one.
 #[derive(Copy, Clone, Debug)]
 struct Last {
     first_event: u32,
     slot: u16,
     set: SetNumber,
-    /// At least one source takes no part in it.
+    /// Whether at least one source does not participate in it.
     is_partial: bool,
 }
 
-/// Why a packet does not find its place.
+/// Why a packet cannot be placed.
 #[derive(Copy, Clone, PartialEq, Eq)]
 enum Misplaced {
-    /// It is of no use.
+    /// It is refused for this cause.
     For(Cause),
-    /// All sets are in use, and some of them will be free soon.
+    /// All sets are in use; some of them will be free soon.
     NoSet,
-    /// It names a set that is too far away.
+    /// Its set is implausibly far away.
     Far { set: SetNumber, source: u16 },
 }
 
@@ -47,14 +47,15 @@ impl From<Cause> for Misplaced {
     }
 }
 
-/// The longest jump beyond the newest set that one packet alone makes, in events. Fragments repeat the lower 16 bits of their
-/// events' numbers, so that damage in these is seen; damage in the upper bits moves a packet by 2^16 events or more.
+/// Maximum jump beyond the newest set that one packet alone can cause, in events. Fragments repeat the lower 16 bits of
+/// their event numbers, so damage in these bits is detected; damage in the upper bits moves a packet by 2^16 events or
+/// more.
 const LONGEST_JUMP: i64 = 1 << 15;
 
-/// How many packets have to agree before a longer jump is believed.
+/// Number of packets that must agree on a longer jump.
 const PROOF: usize = 3;
 
-/// A packet of a set that is too far away to be believed alone.
+/// A packet of a set that is too far away for one packet alone.
 #[derive(Debug)]
 struct Far {
     set: SetNumber,
@@ -62,7 +63,7 @@ struct Far {
     packet: Payload,
 }
 
-/// Builds the sets of one flow.
+/// Assembles the sets of one flow.
 #[derive(Debug)]
 pub struct Assembly {
     sources: SourceTable,
@@ -72,41 +73,42 @@ pub struct Assembly {
     first_event: u64,
     timeout: Duration,
     policy: Incomplete,
-    /// No event behind this one belongs to the run.
+    /// The last event of the run, if known.
     last_event: Option<u64>,
     masking: Masking,
     window: Window,
-    /// Packets of far sets, held until [`PROOF`] packets agree or the run goes on elsewhere.
+    /// Packets of far sets, held until [`PROOF`] packets agree or the run continues elsewhere.
     far: ArrayVec<Far, { PROOF - 1 }>,
-    /// Enough packets agreed; the held ones are being placed.
+    /// Whether enough packets agreed and the held ones are being placed.
     is_far: bool,
-    /// Set, source and cause of the last malformed packet whose set had not begun.
+    /// Set, source and cause of the last malformed packet whose set was not open yet.
     wrong: Option<(SetNumber, u16, Cause)>,
     slots: Box<[Option<EventSet>]>,
     vacant: Vec<u16>,
     ages: Ages,
     last: Option<Last>,
-    /// Sets that there are, and those of them that are not in use.
+    /// Number of sets.
     sets: usize,
     empty: Vec<EventSet>,
     finished: VecDeque<EventSet>,
-    /// Everything that had come by then was seen. In the beginning nothing was: packets may have waited before this life.
+    /// All packets that arrived before this time were processed. Zero at the start: packets may have waited before this
+    /// incarnation.
     heard: Instant,
-    /// A packet waits for a set, and all behind it for that one.
+    /// Whether a packet waits for a free set, and all later packets wait behind it.
     is_blocked: bool,
-    /// How long a set waits, beyond its time-out, for packets that are here and cannot be looked at; `None` for ever.
+    /// Additional waiting time of a set for packets that are here but cannot be processed; `None`: no limit.
     patience: Option<Duration>,
-    /// No set is begun any more, for this cause.
+    /// The cause for which no further set is opened.
     closed: Option<Cause>,
     account: FlowAccount,
     by_source: Box<[SourceAccount]>,
     numbers: Box<[SourceNumbers]>,
-    /// By source what a user has asked for; empty where that is nothing.
+    /// The configured histograms by source; empty if there are none.
     histograms: Box<[SourceHistograms]>,
 }
 
 impl Assembly {
-    /// An empty table for the flow with this number; the configuration must have been checked.
+    /// Creates an empty table for the flow with this index; the configuration must have been checked.
     pub fn new(flow: u8, config: &FlowConfig) -> Self {
         let (sets, assembling) = (usize::from(config.sets), usize::from(config.assembling));
         let mut finished = VecDeque::new();
@@ -134,7 +136,8 @@ impl Assembly {
             finished,
             heard: Instant::ZERO,
             is_blocked: false,
-            // By then everything is decided, and what still holds sets is the order of decisions: it waits for the set itself.
+            // By then all events are decided, and only the order of decisions holds sets, which waits for this set
+            // itself.
             patience: (config.output == Output::Stream).then_some(config.decision_timeout),
             closed: None,
             account: FlowAccount::default(),
@@ -144,8 +147,8 @@ impl Assembly {
         }
     }
 
-    /// A packet came from this address. It is kept, or it is refused, counted and let go; or it comes back uncounted, for there
-    /// is no set for it now: it can be offered again when a set has been given back.
+    /// Processes a packet from this address. It is kept, or refused, counted and dropped. If no set is free, it is
+    /// returned uncounted, and can be offered again after a set was given back.
     #[inline]
     #[must_use = "a packet that comes back is in no account"]
     pub fn on_packet(&mut self, from: Address, packet: Payload, now: Instant) -> Option<Payload> {
@@ -206,7 +209,7 @@ impl Assembly {
         Ok((slot, source))
     }
 
-    /// Checks the header, and that the fragments fill the packet and are of the events that the header says.
+    /// Checks the header, and that the fragments fill the packet and belong to the events in the header.
     #[inline]
     fn check(&self, header: &MepHeader, packet: &Payload) -> Result<(), Cause> {
         if header.partition != self.partition {
@@ -225,7 +228,7 @@ impl Assembly {
         fragments.map_err(|error| error.cause())
     }
 
-    /// A malformed packet begins no set. Records with its set why the source is missing.
+    /// Records why a source is missing from a set after a malformed packet, which opens no set.
     #[cold]
     fn note_absent(&mut self, first_event: u32, source: u16, cause: Cause) {
         let Ok((set, _)) = self.number_of(first_event) else { return };
@@ -264,7 +267,7 @@ impl Assembly {
         misplaced
     }
 
-    /// The first event of the newest set.
+    /// Returns the first event of the newest set.
     fn newest_event(&self) -> u64 {
         self.first_event + self.window.end().saturating_sub(1) * u64::from(self.packing)
     }
@@ -285,7 +288,7 @@ impl Assembly {
         }
     }
 
-    /// The slot of the set that a packet belongs to; a new set begins where it is the first.
+    /// Returns the slot of the set of a packet; opens the set for its first packet.
     #[inline]
     fn slot_for(&mut self, first_event: u32, source: u16, now: Instant) -> Result<u16, Misplaced> {
         match self.last {
@@ -315,10 +318,10 @@ impl Assembly {
         Ok(slot)
     }
 
-    /// The slot of a set, which begins where it is new.
+    /// Returns the slot of a set; opens the set if it is new.
     fn find(&mut self, set: SetNumber, source: u16, now: Instant) -> Result<u16, Misplaced> {
         if self.masking.covers(set, source) {
-            // A masked source's far number is not checked, so nothing follows from it.
+            // Numbers of masked sources are not checked, so a far one proves nothing.
             let is_near = set < self.window.end() + self.window.places();
             if is_near && !is_planted(Flaw::GatewayForgetsRefused) {
                 self.masking.refuse(source, set);
@@ -335,13 +338,13 @@ impl Assembly {
         }
     }
 
-    /// The number of the set that begins with this event.
+    /// Returns the number of the set with this first event.
     const fn number(&self, first: EventKey) -> SetNumber {
         (first.number() - self.first_event) / self.packing as u64
     }
 
-    /// The number of the set that begins with this event, of which the lower 32 bits are known, and how many events it lies ahead of
-    /// the newest one.
+    /// Returns the number of the set with this first event, of which the lower 32 bits are known, and how many events
+    /// it lies ahead of the newest set.
     fn number_of(&self, first_event: u32) -> Result<(SetNumber, i64), Cause> {
         let newest = self.newest_event();
         let ahead = i64::from(first_event.wrapping_sub(newest as u32) as i32);
@@ -356,12 +359,12 @@ impl Assembly {
         Ok((since / u64::from(self.packing), ahead))
     }
 
-    /// Accepts a jump to a far set if [`PROOF`] packets agree, since one damaged number would make all good packets late. They must come
-    /// from two sources, unless only one takes part or nothing has come yet.
+    /// Accepts a jump to a far set if [`PROOF`] packets agree, because one damaged number would make all good packets
+    /// late. They must come from two sources, unless only one participates or no packet has arrived yet.
     #[cold]
     fn confirm(&mut self, set: SetNumber, source: u16) -> Result<(), Misplaced> {
         if self.closed.is_some() {
-            // No packet that could confirm it is accepted any more.
+            // No packet that could confirm the jump is accepted any more.
             return Err(Cause::ImplausibleJump.into());
         }
         let nearest = LONGEST_JUMP as u64 / u64::from(self.packing);
@@ -382,7 +385,7 @@ impl Assembly {
         Err(Misplaced::Far { set, source })
     }
 
-    /// Places the held packets after enough others confirmed the jump.
+    /// Places the held packets after enough packets confirmed the jump.
     fn place_far(&mut self, now: Instant) -> Result<(), Misplaced> {
         while let Some(&Far { set, source, .. }) = self.far.first() {
             match self.find(set, source, now) {
@@ -411,9 +414,9 @@ impl Assembly {
         self.is_far = false;
     }
 
-    /// Begins a set. If too many are in assembly, the oldest is closed. If no empty set is left, the packet waits; if
-    /// all sets are in assembly, the oldest is closed to make room. After [`Assembly::close_all`] no set is begun:
-    /// nothing would end it.
+    /// Opens a set. If too many sets are in assembly, the oldest is closed. If no empty set is left, the packet waits,
+    /// except if all sets are in assembly: then the oldest is closed. After [`Assembly::close_all`] no set is opened,
+    /// because nothing would end it.
     fn open(&mut self, set: SetNumber, now: Instant) -> Result<u16, Misplaced> {
         if let Some(cause) = self.closed {
             self.window.set(set, Known::Refused(cause));
@@ -509,39 +512,38 @@ impl Assembly {
         set.let_go();
     }
 
-    /// A source, by its place in the configuration, takes no part from the next set on that is newer than all that were
-    /// seen, or takes part again. Earlier sets go on as they were, those in assembly as well. Masking the last source
-    /// that takes part has no effect.
+    /// Masks or unmasks a source, by its index in the configuration, from the set after the newest one on. Earlier
+    /// sets, also those in assembly, are not affected. Masking the last participating source has no effect.
     pub fn mask(&mut self, source: u16, is_masked: bool) {
         let too_early = u64::from(is_planted(Flaw::GatewayMasksTooEarly));
         self.masking.say(source, is_masked, self.window.end().saturating_sub(too_early));
     }
 
-    /// Which sources were masked, and from which event to which.
+    /// Returns which sources were masked, from which event to which.
     pub const fn masking(&self) -> &Masking {
         &self.masking
     }
 
-    /// The first event of the earliest set in assembly.
+    /// Returns the first event of the oldest set in assembly.
     fn oldest_open(&self) -> EventKey {
         let open = self.ages.iter().filter_map(|slot| self.slots[usize::from(slot)].as_ref());
         open.map(|set| set.first).min().unwrap_or(EventKey::MAX)
     }
 
-    /// Everything that had come by now was offered and taken. To be said again and again: a set does not time out while
-    /// packets may be here that were not looked at.
+    /// Records that all packets that arrived until now were processed. Must be called regularly: a set does not time
+    /// out while unprocessed packets may exist.
     pub const fn on_drained(&mut self, now: Instant) {
         (self.heard, self.is_blocked) = (now, false);
     }
 
-    /// Packets wait here unseen, behind one of any flow for which there is no empty set: no set times out before
-    /// [`Assembly::on_drained`], and so no thread needs to wake up for a time-out.
+    /// Records that packets wait unprocessed behind one for which no set is free: no set times out before
+    /// [`Assembly::on_drained`], so no thread must wake up for a time-out.
     pub const fn on_blocked(&mut self) {
         self.is_blocked = true;
     }
 
-    /// Too much is held of where packets come in: those of the set that has waited longest, of sets that have some there, are
-    /// copied to `room`, as far as there is any. How many that were.
+    /// Copies packets to `room`, as far as it has space, because too much of the receive memory is held: those of the
+    /// set that has waited longest among the sets with packets there. Returns the number of copied packets.
     pub fn evacuate(&mut self, room: &mut Staging) -> u64 {
         let Self { ages, slots, far, .. } = self;
         for far in far {
@@ -556,7 +558,7 @@ impl Assembly {
         moved.find(|count| *count > 0).unwrap_or(0)
     }
 
-    /// Time passes: sets that waited too long are finished.
+    /// Finishes sets that have timed out.
     pub fn on_time(&mut self, now: Instant) {
         let heard = self.heard.min(now);
         while let Some((slot, deadline)) = self.oldest() {
@@ -568,16 +570,15 @@ impl Assembly {
         }
     }
 
-    /// The oldest set in assembly, and until when it waits.
+    /// Returns the oldest set in assembly and its time-out.
     fn oldest(&self) -> Option<(u16, Instant)> {
         let slot = self.ages.oldest()?;
         let set = self.slots[usize::from(slot)].as_ref()?;
         Some((slot, set.waits_until))
     }
 
-    /// Sets that are begun from now on wait so long for their packets. Sets in assembly wait as long as they were to,
-    /// but no longer than one that is begun now: none overtakes another, and a time-out that was too long ends at once
-    /// when it is shortened.
+    /// Changes the time-out of sets that are opened from now on. Sets in assembly keep theirs, but wait no longer than
+    /// a set that is opened now: no set overtakes another, and shortening an excessive time-out takes effect at once.
     pub fn set_timeout(&mut self, timeout: Duration, now: Instant) {
         self.timeout = timeout;
         for set in self.slots.iter_mut().flatten() {
@@ -585,7 +586,7 @@ impl Assembly {
         }
     }
 
-    /// When the oldest set has waited long enough.
+    /// Returns when the oldest set times out.
     pub fn next_deadline(&self) -> Instant {
         let Some((_, deadline)) = self.oldest() else { return Instant::FAR_FUTURE };
         if self.is_blocked {
@@ -595,7 +596,7 @@ impl Assembly {
         }
     }
 
-    /// The run's last event is known. What lies behind it does not belong to the run; sets that were begun there are closed.
+    /// Sets the last event of the run. Open sets behind it are closed.
     pub fn stop_after(&mut self, last_event: u64) {
         self.last_event = Some(last_event);
         while let Some(slot) = self.first_behind(last_event) {
@@ -608,7 +609,7 @@ impl Assembly {
         self.ages.iter().find(|&slot| self.slots[usize::from(slot)].as_ref().is_some_and(is_behind))
     }
 
-    /// Nothing more will be received: what is in assembly is finished as it is, and no set is begun.
+    /// Finishes all open sets because nothing more will be received, and opens no further set.
     pub fn close_all(&mut self, cause: Cause) {
         self.closed = Some(cause);
         self.drop_far();
@@ -617,55 +618,55 @@ impl Assembly {
         }
     }
 
-    /// The next finished set, in the order in which they were finished; dropped ones too, without packets.
+    /// Takes the next finished set, in the order of completion; dropped sets too, without packets.
     pub fn take_finished(&mut self) -> Option<EventSet> {
         self.finished.pop_front()
     }
 
-    /// A set of this flow comes back.
+    /// Takes back a set of this flow.
     pub fn give_back(&mut self, mut set: EventSet) {
         set.clear();
         self.empty.push(set);
     }
 
-    /// Events in a set.
+    /// Returns the number of events in a set.
     pub(super) const fn packing(&self) -> u16 {
         self.packing
     }
 
-    /// Packets whose numbers were too far away to be believed.
+    /// Returns the number of packets with implausible numbers.
     pub(super) const fn jumps(&self) -> u64 {
         self.account.packets.dropped.get(Cause::ImplausibleJump)
     }
 
-    /// Sets of which something came.
+    /// Returns the number of sets of which at least one packet arrived.
     pub(super) fn sets_seen(&self) -> u64 {
         self.account.opened + self.account.refused.total()
     }
 
-    /// Sets that are not in use.
+    /// Returns the number of unused sets.
     pub const fn empty_sets(&self) -> usize {
         self.empty.len()
     }
 
-    /// Finished sets that have not been taken yet.
+    /// Returns the number of finished sets that were not taken yet.
     pub fn finished_sets(&self) -> usize {
         self.finished.len()
     }
 
-    /// What became of the packets of each source, in the order of the configuration.
+    /// Returns the account of each source, in the order of the configuration.
     pub const fn by_source(&self) -> &[SourceAccount] {
         &self.by_source
     }
 
-    /// The contents of users' histograms: for each source, by its place in the configuration, its histograms, each with
-    /// its index in the configuration and all of its cells.
+    /// Returns the contents of the configured histograms: for each source, by its index, its histograms with their
+    /// indices in the configuration and all cells.
     pub fn histograms(&self) -> impl Iterator<Item = (u16, u8, &[u64])> {
         let sources = (0..).zip(&self.histograms);
         sources.flat_map(|(source, known)| known.all().iter().map(move |one| (source, one.index(), one.counts())))
     }
 
-    /// The account, with what is in flight counted from the table.
+    /// Returns the account; packets in flight are counted from the table.
     pub fn account(&self) -> FlowAccount {
         let mut account = self.account;
         let held = |set: &EventSet| set.packets.iter().filter(|packet| !packet.is_empty()).count() as u64;
@@ -679,34 +680,34 @@ impl Assembly {
 
 const NONE: u16 = u16::MAX;
 
-/// A list of slots, oldest first, any of which may be taken out; made for a number of slots, and never larger.
+/// A list of slots, oldest first, with removal from any place. Its capacity is fixed.
 #[derive(Debug)]
 pub(super) struct Ages {
-    /// For each slot the older and the younger one.
+    /// For each slot the older and the younger neighbour.
     links: Box<[(u16, u16)]>,
     oldest: u16,
     youngest: u16,
 }
 
 impl Ages {
-    /// For so many slots: fewer than 65,535.
+    /// Creates a list for this many slots, fewer than 65,535.
     pub(super) fn new(slots: usize) -> Self {
         Self { links: vec![(NONE, NONE); slots].into_boxed_slice(), oldest: NONE, youngest: NONE }
     }
 
-    /// The oldest slot.
+    /// Returns the oldest slot.
     fn oldest(&self) -> Option<u16> {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    /// All slots, oldest first.
+    /// Returns all slots, oldest first.
     pub(super) fn iter(&self) -> impl Iterator<Item = u16> + '_ {
         core::iter::successors(self.oldest(), |&slot| {
             Some(self.links[usize::from(slot)].1).filter(|&next| next != NONE)
         })
     }
 
-    /// Puts a slot at the end that is not in the list.
+    /// Appends a slot that is not in the list.
     pub(super) fn push(&mut self, slot: u16) {
         self.links[usize::from(slot)] = (self.youngest, NONE);
         match self.youngest {
@@ -716,7 +717,7 @@ impl Ages {
         self.youngest = slot;
     }
 
-    /// Takes a slot out that is in the list.
+    /// Removes a slot that is in the list.
     pub(super) fn remove(&mut self, slot: u16) {
         let (before, behind) = self.links[usize::from(slot)];
         match before {

@@ -60,36 +60,37 @@ pub struct FlowConfig {
     pub masked: Vec<Address>,
     /// Events in a packet, and so in a set.
     pub packing: u16,
-    /// The partition that its packets belong to.
+    /// The partition of its packets.
     pub partition: u32,
-    /// The first event of the run; sets begin there and every `packing` events behind.
+    /// The first event of the run; a set begins there and every `packing` events after it.
     pub first_event: u64,
-    /// Sets of events held at once: in assembly, waiting for nodes, waiting for decisions.
+    /// Number of sets held at once: in assembly, waiting for nodes, waiting for decisions.
     pub sets: u16,
-    /// Sets in assembly at once; one more closes the oldest. At most `sets`.
+    /// Number of sets in assembly at once; one more closes the oldest. At most `sets`.
     pub assembling: u16,
-    /// Sets behind the newest one that are still told apart, so that a duplicate is known from a late packet; older ones are
-    /// late. Those of other gateways count. Rounded up to a power of two.
+    /// Number of sets before the newest one for which duplicate packets are distinguished from late ones; packets of
+    /// older sets are late. Sets of other gateways count. Rounded up to a power of two.
     pub window: u32,
-    /// How long a set waits for its packets.
+    /// Time-out of a set in assembly.
     pub timeout: Duration,
-    /// What becomes of incomplete sets.
+    /// Policy for incomplete sets.
     pub incomplete: Incomplete,
-    /// Where decisions lead.
+    /// Use of decisions.
     pub output: Output,
-    /// How long a finished set waits for the decisions on its events.
+    /// Time-out for the decisions on the events of a finished set.
     pub decision_timeout: Duration,
-    /// And what is decided then.
+    /// The decision after this time-out.
     pub default_decision: DefaultDecision,
-    /// Within this time from an event's first packet its decision should be there; how many were is counted.
+    /// Latency budget from an event's first packet to its decision; decisions within it are counted.
     pub budget: Duration,
-    /// What is counted of sources' fragments, as a user has asked for; sources that are none of its own count for nothing.
+    /// Histograms of sources' fragments that the user configured; unknown sources are ignored.
     pub histograms: Vec<HistogramConfig>,
 }
 
 impl FlowConfig {
-    /// A flow with these sources and settings that fit a small system: 256 sets, 64 of them in assembly, time-outs of 100 ms
-    /// and 1 s, incomplete events emitted, accepted events to storage, rejected by default, a budget of 50 ms.
+    /// Creates a flow with these sources and settings for a small system: 256 sets, 64 of them in assembly, time-outs
+    /// of 100 ms and 1 s, incomplete events emitted, accepted events to storage, rejection by default, a budget of 50
+    /// ms.
     pub const fn new(sources: Vec<PacketSource>, packing: u16) -> Self {
         Self {
             sources,
@@ -110,12 +111,12 @@ impl FlowConfig {
         }
     }
 
-    /// The addresses of its sources, then of the masked ones.
+    /// Returns the addresses of its sources, then of the masked ones.
     pub(super) fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
         self.sources.iter().map(|source| source.address).chain(self.masked.iter().copied())
     }
 
-    /// An address that two sources have.
+    /// Returns an address that two sources have.
     fn doubled_address(&self) -> Option<Address> {
         let by_port = Address::tells_ports(self.addresses());
         let mut known = HashSet::new();
@@ -142,25 +143,26 @@ impl FlowConfig {
     }
 }
 
-/// The nodes and how they are fed.
+/// The nodes of the farm and how they are fed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FarmConfig {
     /// Number of nodes; 0 if the gateway decides itself.
     pub nodes: u16,
-    /// Events that the gateway itself has in work at once, if it decides.
+    /// Number of events in work at once if the gateway itself decides.
     pub local_events: u32,
-    /// The longest push, in bytes of a datagram's payload: what the sending MTU leaves.
+    /// Maximum size of a push, in bytes of a datagram's payload, as the sending MTU allows.
     pub largest_push: usize,
-    /// The most events that one node may have without a decision, however much room it says it has.
+    /// Maximum number of undecided events of one node, whatever credit it grants.
     pub most_outstanding: u16,
-    /// A node that says nothing for so long has no credit, and its events go to others.
+    /// A node that sends nothing for this time has no credit, and its events go to others.
     pub silence: Duration,
-    /// How often a node hears which sequence numbers there are, when nothing is pushed to it.
+    /// Interval at which a node gets the range of sequence numbers while nothing is pushed to it.
     pub heartbeat: Duration,
 }
 
 impl FarmConfig {
-    /// So many nodes behind Ethernet's usual MTU (1,500 bytes less IPv4 and UDP): 64 events outstanding each, silent after 1 s.
+    /// Creates a farm of this many nodes behind Ethernet's usual MTU (1,500 bytes less IPv4 and UDP): 64 events
+    /// outstanding each, silent after 1 s.
     pub const fn new(nodes: u16) -> Self {
         let (silence, heartbeat) = (Duration::from_secs(1), Duration::from_millis(100));
         Self { nodes, local_events: 0, largest_push: 1472, most_outstanding: 64, silence, heartbeat }
@@ -189,7 +191,7 @@ impl FarmConfig {
 pub struct GatewayConfig {
     /// Its number among all gateways and their queues.
     pub gateway: u16,
-    /// Which life of it.
+    /// Its incarnation.
     pub incarnation: Incarnation,
     /// The run, for requests to the trigger.
     pub run: u32,
@@ -197,7 +199,7 @@ pub struct GatewayConfig {
     pub flows: Vec<FlowConfig>,
     /// Its nodes.
     pub farm: FarmConfig,
-    /// When it asks for fewer triggers.
+    /// Settings of the throttle.
     pub throttle: ThrottleConfig,
 }
 
@@ -207,9 +209,9 @@ impl GatewayConfig {
         Self { gateway, incarnation: Incarnation(1), run: 1, flows, farm, throttle: ThrottleConfig::default() }
     }
 
-    /// What a receive queue should have room for when the trigger is asked to stop: packets of these flows, each of which is counted
-    /// as `packet`, until no more comes, also if the trigger stops only because it does not hear the gateway any more. None
-    /// where it is not known how often they come.
+    /// Returns the headroom that a receive queue needs when the trigger is asked to stop: packets of these flows, each
+    /// counted as `packet`, until no more come, also if the trigger stops only because it no longer hears the gateway.
+    /// `None` if the event rates are unknown.
     pub fn wanted_queue(&self, flows: &[u8], packet: u64) -> Option<u64> {
         let throttle = &self.throttle;
         let packets = |flow: &u8| {
@@ -218,17 +220,17 @@ impl GatewayConfig {
                 (self.flows.get(index)?, throttle.event_rates_hz.get(index).filter(|rate| **rate > 0.0)?);
             let sources = (known.sources.len() + known.masked.len()) as u64;
             let sets = headroom(throttle.latency + throttle.silence, *rate, 1.0 / f64::from(known.packing));
-            // One set more: one that is only begun is sent whole.
+            // One more set, because a set that has only begun is sent whole.
             Some((sets + 1) * sources)
         };
         let all: Option<u64> = flows.iter().map(packets).sum();
         all.map(|packets| packets.saturating_mul(packet))
     }
 
-    /// Checks what [`Gateway::new`](super::Gateway::new) relies on.
+    /// Checks what [`Gateway::new`](super::Gateway::new) requires.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first fault.
     pub fn check(&self) -> Result<(), GatewayConfigError> {
         if self.flows.is_empty() || self.flows.len() > usize::from(u8::MAX) {
             return Err(GatewayConfigError::Flows(self.flows.len()));
@@ -242,7 +244,7 @@ impl GatewayConfig {
     }
 }
 
-/// What is wrong with a gateway's configuration.
+/// A fault of a gateway's configuration.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum GatewayConfigError {
     /// No flow, or too many.
@@ -251,23 +253,23 @@ pub enum GatewayConfigError {
     /// No source, or too many.
     #[error("flow {flow} has {sources} sources: 1 to 65,534 can be")]
     Sources {
-        /// Which flow, from 0.
+        /// Index of the flow.
         flow: usize,
-        /// How many it has.
+        /// Number of its sources.
         sources: usize,
     },
     /// Two sources cannot be told apart.
     #[error("flow {flow} has two sources at {address}: give each an address, or ports to all of them")]
     Twice {
-        /// Which flow, from 0.
+        /// Index of the flow.
         flow: usize,
-        /// Where both are.
+        /// Their common address.
         address: Address,
     },
     /// A packet without events.
     #[error("the packing factor of flow {flow} must be at least 1")]
     Packing {
-        /// Which flow, from 0.
+        /// Index of the flow.
         flow: usize,
     },
     /// The sets do not fit together.
@@ -275,7 +277,7 @@ pub enum GatewayConfigError {
         "flow {flow}: {assembling} sets in assembly and {sets} in all: at least 1, and not more than in all (below 65,535)"
     )]
     Sets {
-        /// Which flow, from 0.
+        /// Index of the flow.
         flow: usize,
         /// In assembly.
         assembling: u16,
@@ -285,10 +287,10 @@ pub enum GatewayConfigError {
     /// All flows together have too many sets.
     #[error("all flows together have 65,535 sets or more")]
     AllSets,
-    /// The window is smaller than what is assembled.
+    /// The window is smaller than the number of sets in assembly.
     #[error("flow {flow}: the window of {window} sets must be at least the {assembling} in assembly")]
     Window {
-        /// Which flow, from 0.
+        /// Index of the flow.
         flow: usize,
         /// The configured window, in sets.
         window: u32,
@@ -298,21 +300,21 @@ pub enum GatewayConfigError {
     /// Nothing fits into a push.
     #[error("pushes of {bytes} bytes: at least {least}, at most 65,543")]
     Push {
-        /// The configured length.
+        /// The configured size in bytes.
         bytes: usize,
-        /// The least that makes sense.
+        /// The minimum.
         least: usize,
     },
     /// No node, or too many.
     #[error("a farm has 1 to 65,534 nodes, not {0}")]
     Nodes(u16),
-    /// More than decisions can name.
+    /// More outstanding events than decisions can name.
     #[error("a node has 1 to 256 events without a decision, not {0}")]
     Outstanding(u16),
-    /// A node would be silent before it could be heard.
+    /// A node would count as silent before it could be heard.
     #[error("the silence must be longer than the heartbeat, and that longer than nothing")]
     Silence,
-    /// The throttle would never be repeated, or come too late.
+    /// The throttle would never be repeated, or would come too late.
     #[error("the throttle's state must be repeated after some time, and rates and sizes must not be negative")]
     Throttle,
 }

@@ -1,11 +1,12 @@
-//! From waiting events to pushes: which events a node gets, and which bytes that are.
+//! From waiting events to pushes: selects the events for a node and the bytes of each push.
 //!
 //! ```text
 //!  plan   | push head | piece head | fragments of an event ... | piece head | fragments ... |     at most an MTU
 //! ```
-//! Events that fit into a push are not cut; as many as fit and the node has credit for share one. A longer event begins
-//! a push, and what its last part leaves free is for the next ones. A plan says where the bytes lie; the caller chooses
-//! whether they are sent as a list of pieces or copied into a transmit buffer. The plan stays until it was sent.
+//! Events that fit into a push are not cut; a push holds as many events as fit and as the node has credit for. A longer
+//! event starts a new push, and the next events use the space that its last part leaves. A plan lists where the bytes
+//! lie; the caller sends them as a list of pieces or copies them into a transmit buffer. The plan is kept until it was
+//! sent.
 
 use super::config::FarmConfig;
 use super::farm::{Farm, Held, is_waiting};
@@ -19,10 +20,10 @@ use ropewalk_wire::gateway::{
 };
 use std::collections::VecDeque;
 
-/// Marks a part that lies among the heads.
+/// Marks a part of the heads.
 const HEADS: u16 = u16::MAX;
 
-/// Some bytes of a push: of the heads, or of the packet of a source in a set.
+/// Bytes of a push: of the heads, or of a source's packet in a set.
 #[derive(Copy, Clone, Debug)]
 struct Part {
     slot: u16,
@@ -31,21 +32,21 @@ struct Part {
     length: u32,
 }
 
-/// The event that goes into pushes now.
+/// The event that is being put into pushes.
 #[derive(Copy, Clone, Debug)]
 struct Current {
     place: EventPlace,
-    /// Which node it goes to, once it is begun.
+    /// The node and the sequence number, once the event has begun.
     to: Option<(u16, u64)>,
     total: u32,
-    /// Bytes that are in pushes.
+    /// Number of bytes already in pushes.
     offset: u32,
-    /// The fragment that comes next, and how much of it is in pushes.
+    /// Index of the next fragment, and the number of its bytes already in pushes.
     fragment: usize,
     inside: u16,
 }
 
-/// The push that is to be sent, and the event that goes on in the next one.
+/// The next push, and the event that continues in the one after it.
 #[derive(Debug)]
 pub(super) struct Plan {
     largest: usize,
@@ -54,14 +55,14 @@ pub(super) struct Plan {
     pieces: u16,
     heads: Vec<u8>,
     parts: Vec<Part>,
-    /// Sets that it needs.
+    /// The sets whose bytes it contains.
     slots: Vec<u16>,
     current: Option<Current>,
     fragments: Vec<FragmentPlace>,
 }
 
 impl Plan {
-    /// For pushes of so many bytes, from sets of so many sources.
+    /// Creates a plan for pushes of this size, from sets of this number of sources.
     pub(super) fn new(largest: usize, sources: usize) -> Self {
         let pieces = largest / (PIECE_HEAD_BYTES + 1) + 1;
         Self {
@@ -77,7 +78,7 @@ impl Plan {
         }
     }
 
-    /// Whether the bytes of a set are needed.
+    /// Whether it contains bytes of a set.
     pub(super) fn needs(&self, slot: u16) -> bool {
         self.slots.contains(&slot)
     }
@@ -95,7 +96,7 @@ impl Plan {
         self.parts.push(Part { slot: HEADS, source: 0, start: 0, length: PUSH_HEAD_BYTES as u32 });
     }
 
-    /// Puts the next bytes of the current event behind what is there: as many as fit.
+    /// Appends the next bytes of the current event, as many as fit.
     fn add_piece(&mut self, current: &mut Current, mut head: PieceHead) {
         let mut left = (current.total - current.offset).min((self.room() - PIECE_HEAD_BYTES) as u32);
         (head.total, head.offset, head.length) = (current.total, current.offset, left);
@@ -112,7 +113,7 @@ impl Plan {
             }
             let taken = left.min(u32::from(length - current.inside));
             let start = u32::from(start) + u32::from(current.inside);
-            // There is room: each part has a byte at least.
+            // There is room: each part has at least one byte.
             append(parts, Part { slot: current.place.slot, source, start, length: taken });
             left -= taken;
             current.inside += taken as u16;
@@ -127,7 +128,7 @@ impl Plan {
 }
 
 impl Farm {
-    /// The node of the next push, if there is one to be sent. The same one is offered until it was sent.
+    /// Returns the node of the next push, if there is one. The same push is offered until it was sent.
     pub fn next_push(&mut self) -> Option<u16> {
         if self.plan.node.is_none() {
             self.make_plan();
@@ -135,12 +136,12 @@ impl Farm {
         self.plan.node
     }
 
-    /// The push of [`Farm::next_push`].
+    /// Returns the push of [`Farm::next_push`].
     pub fn push_view(&self) -> PushBytes<'_> {
         PushBytes { plan: &self.plan, slots: &self.slots }
     }
 
-    /// The push was handed to the transport.
+    /// Records that the push was passed to the transport.
     pub fn sent(&mut self, now: Instant) {
         if let Some(node) = self.plan.node.take().and_then(|node| self.nodes.get(node)) {
             node.told = Some(now);
@@ -178,7 +179,7 @@ impl Farm {
         self.plan.heads[..PUSH_HEAD_BYTES].copy_from_slice(&head);
     }
 
-    /// What a new push begins with: the rest of an event that was cut, or an event for the node whose turn it is.
+    /// Returns the beginning of a new push: the rest of a cut event, or an event for the node whose turn it is.
     fn next_event(&mut self) -> Option<(u16, Current)> {
         if let Some(current) = self.plan.current.take_if(|current| current.to.is_some())
             && let Some((node, sequence)) = current.to
@@ -186,14 +187,14 @@ impl Farm {
             if self.is_with(current.place, node, sequence) {
                 return Some((node, current));
             }
-            // Decided, or taken back: the rest of the event is not sent.
+            // Decided or taken back: the rest of the event is not sent.
             self.nodes.rotate();
         }
         let node = self.nodes.first_ready()?;
         Some((node, self.next_waiting()?))
     }
 
-    /// The next event for the same push, if it fits and the node has credit.
+    /// Returns another event for the same push, if it fits and the node has credit.
     fn following(&mut self, node: u16) -> Option<Current> {
         if self.nodes.get(node).is_none_or(|node| node.credit() == 0) || self.plan.room() <= PIECE_HEAD_BYTES {
             return None;
@@ -206,7 +207,7 @@ impl Farm {
         fits.then_some(next)
     }
 
-    /// The next event that waits, gathered: of the first flow that has one.
+    /// Returns the next waiting event, gathered, of the first flow that has one.
     fn next_waiting(&mut self) -> Option<Current> {
         if let Some(current) = self.plan.current.take()
             && is_waiting(current.place, &self.slots)
@@ -228,7 +229,7 @@ impl Farm {
         stage == Some(Stage::Sent { node, sequence })
     }
 
-    /// Puts an event, or the next part of it, into the push.
+    /// Adds an event, or its next part, to the push.
     fn add(&mut self, node: u16, current: &mut Current) {
         let place = current.place;
         let Some(held) = self.slots[usize::from(place.slot)].as_mut() else { return };
@@ -253,7 +254,7 @@ impl Farm {
         self.plan.add_piece(current, head);
     }
 
-    /// The next accepted event that storage is to get, if there is one. The same one is offered until it was stored.
+    /// Returns the next accepted event for storage, if there is one. The same event is offered until it was stored.
     pub fn next_stored(&mut self) -> Option<EventKey> {
         if self.storing.is_none() {
             let place = self.flows.iter_mut().find_map(|flow| flow.stored.pop_front())?;
@@ -266,14 +267,14 @@ impl Farm {
         Some(Self::key(held, place.event))
     }
 
-    /// The event of [`Farm::next_stored`], with its head.
+    /// Returns the event of [`Farm::next_stored`] with its head.
     pub fn stored_view(&self) -> Option<GatheredEvent<'_>> {
         let place = self.storing?;
         let held = self.slots[usize::from(place.slot)].as_ref()?;
         Some(GatheredEvent::new(&held.set, place.event, &self.stored_fragments))
     }
 
-    /// No stream takes the event of [`Farm::next_stored`]; [`Farm::stored`] follows.
+    /// Records that no stream selects the event of [`Farm::next_stored`]; [`Farm::stored`] must follow.
     pub fn unselected(&mut self) {
         let Some(place) = self.storing else { return };
         if let Some(held) = self.slots[usize::from(place.slot)].as_mut() {
@@ -281,7 +282,7 @@ impl Farm {
         }
     }
 
-    /// Storage has the event.
+    /// Records that storage has the event.
     pub fn stored(&mut self) {
         let bytes = u64::from(bytes_of_all(&self.stored_fragments));
         let Some(place) = self.storing.take() else { return };
@@ -294,14 +295,14 @@ impl Farm {
     }
 }
 
-/// A push that is to be sent: its bytes, where they lie.
+/// A push as references to its bytes.
 #[derive(Copy, Clone, Debug)]
 pub struct PushBytes<'a> {
     plan: &'a Plan,
     slots: &'a [Option<Held>],
 }
 
-/// Where a part of a plan lies.
+/// Returns the location of a part of a plan.
 #[inline]
 fn bytes_of<'a>(part: &Part, plan: &'a Plan, slots: &'a [Option<Held>]) -> Bytes<'a> {
     let (start, length) = (part.start as usize, part.length as usize);
@@ -312,25 +313,25 @@ fn bytes_of<'a>(part: &Part, plan: &'a Plan, slots: &'a [Option<Held>]) -> Bytes
 }
 
 impl<'a> PushBytes<'a> {
-    /// Bytes of the whole message.
+    /// Returns the size of the whole message in bytes.
     pub const fn length(&self) -> usize {
         self.plan.length
     }
 
-    /// How many pieces [`PushBytes::pieces`] gives, where every packet lies in one; otherwise there may be more.
+    /// Returns the number of pieces if every packet is contiguous; otherwise there may be more.
     pub const fn piece_count(&self) -> usize {
         self.plan.parts.len()
     }
 
-    /// The bytes in their order, for a system call that gathers.
+    /// Returns the bytes in order, for a gathering system call.
     #[inline]
     pub fn pieces(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let Self { plan, slots } = *self;
         InPieces::new(plan.parts.iter().map(move |part| bytes_of(part, plan, slots)))
     }
 
-    /// Appends the same as slices: heads are staged, packets stay where they lie. False where there was no room for the heads;
-    /// what was appended is then of no use.
+    /// Appends the bytes as slices: heads are staged, packets stay in place. False if there was no room for the heads;
+    /// the appended slices are then useless.
     pub fn append_slices(&self, heads: &mut Staging, out: &mut Vec<Slice>) -> bool {
         for part in &self.plan.parts {
             let (start, length) = (part.start as usize, part.length as usize);
@@ -344,15 +345,14 @@ impl<'a> PushBytes<'a> {
         true
     }
 
-    /// Copies everything to the front of a transmit buffer and returns how many bytes that are; `None` if it is too
-    /// short.
+    /// Copies all bytes to the front of a transmit buffer and returns their number; `None` if the buffer is too short.
     #[inline]
     pub fn copy_to(&self, buffer: &mut [u8], copying: Copying) -> Option<usize> {
         let mut rest = buffer;
         for part in &self.plan.parts {
             match bytes_of(part, self.plan, self.slots) {
                 Bytes::Here(bytes) => rest = copy_piece(rest, bytes, copying)?,
-                // A packet that lies in one piece, as most do, needs no search for where it goes on.
+                // Most packets are contiguous and need no search for the next slice.
                 Bytes::In(mut range) => {
                     while !range.is_empty()
                         && let Some(piece) = range.take_piece()
@@ -366,7 +366,7 @@ impl<'a> PushBytes<'a> {
     }
 }
 
-/// An event that is held: the slot of its set, which of its events, and the set's serial number, since slots are used again.
+/// An event in the farm: the slot of its set, its index, and the serial number of the set, because slots are reused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct EventPlace {
     pub(super) slot: u16,
@@ -374,43 +374,43 @@ pub(super) struct EventPlace {
     pub(super) serial: u32,
 }
 
-/// What is under a sequence number.
+/// State of a sequence number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 enum Entry {
-    /// Nothing any more: it is decided.
+    /// Free: the event is decided.
     #[default]
     Settled,
-    /// The node has it, and a decision is awaited.
+    /// The node has the event; its decision is awaited.
     Awaited(EventPlace),
-    /// The node may have it, but it was decided by default: an event of this flow.
+    /// The node may have the event, which was decided by default; the flow of the event.
     GivenUp(u8),
 }
 
-/// What came of a sequence number that a node tells about.
+/// Result of settling a sequence number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Settled {
     /// A decision was awaited for this event.
     Awaited(EventPlace),
-    /// It was decided by default before: an event of this flow.
+    /// The event was decided by default before; its flow.
     Late(u8),
     /// The event was not awaited.
     Unawaited,
 }
 
-/// One node.
+/// A node of the farm.
 #[derive(Debug)]
 pub(super) struct Node {
-    /// Of the connected node; `None` without one.
+    /// Incarnation of the connected node; `None` without one.
     incarnation: Option<Incarnation>,
-    /// How many events it may have.
+    /// Maximum number of events that it may have.
     window: u64,
-    /// The number that the next event will have.
+    /// Sequence number of the next event.
     pub(super) next: u64,
     /// Numbers below this one are settled.
     pub(super) floor: u64,
-    /// Numbers that are not.
+    /// Count of unsettled numbers.
     outstanding: u64,
-    /// When it said something.
+    /// When it was last heard.
     heard: Instant,
     /// When the last message was sent to it; `None` before the first.
     pub(super) told: Option<Instant>,
@@ -433,7 +433,7 @@ impl Node {
         }
     }
 
-    /// How many more events it may have now.
+    /// Returns how many more events it may have now.
     pub(super) fn credit(&self) -> u64 {
         if self.incarnation.is_none() {
             return 0;
@@ -447,12 +447,12 @@ impl Node {
         self.incarnation.is_some()
     }
 
-    /// Whether it was there and fell silent.
+    /// Whether it was connected and fell silent.
     pub(super) fn is_away(&self) -> bool {
         self.incarnation.is_none() && self.heard > Instant::ZERO
     }
 
-    /// Whether it speaks in the life that is known.
+    /// Whether this is its known incarnation.
     pub(super) fn is_in(&self, incarnation: Incarnation) -> bool {
         self.incarnation == Some(incarnation)
     }
@@ -461,7 +461,7 @@ impl Node {
         &mut self.entries[(sequence % MOST_OUTSTANDING) as usize]
     }
 
-    /// Gives an event the next number; there must be credit.
+    /// Assigns the next number to an event; the node must have credit.
     fn assign(&mut self, place: EventPlace) -> u64 {
         debug_assert!(self.credit() > 0, "only a node with credit gets events");
         let sequence = self.next;
@@ -471,7 +471,7 @@ impl Node {
         sequence
     }
 
-    /// The node answered for a number: it is settled from now on.
+    /// Settles a number for which the node answered.
     pub(super) fn settle(&mut self, sequence: u64) -> Settled {
         if sequence < self.floor || sequence >= self.next {
             return Settled::Unawaited;
@@ -488,27 +488,27 @@ impl Node {
         settled
     }
 
-    /// The event was decided without the node, which goes on having it until it says something.
+    /// Records that the event was decided without the node, which keeps the event until it answers.
     pub(super) fn give_up(&mut self, sequence: u64, flow: u8) {
         if (self.floor..self.next).contains(&sequence) {
             *self.entry(sequence) = Entry::GivenUp(flow);
         }
     }
 
-    /// Below which number no decision is awaited.
+    /// Returns the number below which no decision is awaited.
     pub(super) fn awaited_from(&mut self) -> u64 {
         let awaited = (self.floor..self.next).find(|&sequence| matches!(self.entry(sequence), Entry::Awaited(_)));
         awaited.unwrap_or(self.next)
     }
 
-    /// Numbers that are not settled, oldest first.
+    /// Returns the unsettled numbers, oldest first.
     pub(super) fn unsettled(&mut self) -> impl Iterator<Item = u64> + use<> {
         let unsettled: arrayvec::ArrayVec<u64, { MOST_OUTSTANDING as usize }> =
             (self.floor..self.next).filter(|&sequence| *self.entry(sequence) != Entry::Settled).collect();
         unsettled.into_iter()
     }
 
-    /// Takes everything back, latest number first.
+    /// Takes back all events, latest number first.
     pub(super) fn take_back(&mut self, mut visit: impl FnMut(EventPlace)) {
         for sequence in (self.floor..self.next).rev() {
             let entry = self.entry(sequence);
@@ -526,14 +526,14 @@ impl Node {
     }
 }
 
-/// What a credit means.
+/// Meaning of a credit message.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Greeting {
-    /// There is no node with this number, or it is an earlier life.
+    /// There is no node with this number, or the message is of an earlier incarnation.
     Ignored,
-    /// The same as before.
+    /// The incarnation is known.
     Known,
-    /// It was not there: everything that an earlier life had is to be taken back.
+    /// The node is new: all events of an earlier incarnation must be taken back.
     New,
 }
 
@@ -541,7 +541,7 @@ pub(super) enum Greeting {
 #[derive(Debug)]
 pub(super) struct Nodes {
     nodes: Box<[Node]>,
-    /// Those with credit, in the order in which they are fed.
+    /// Nodes with credit, in the order in which they get events.
     ready: VecDeque<u16>,
     most_outstanding: u64,
 }
@@ -563,7 +563,7 @@ impl Nodes {
         self.nodes.iter()
     }
 
-    /// A node says that it is there.
+    /// Handles the credit message of a node.
     pub(super) fn greet(&mut self, credit: &Credit, now: Instant) -> Greeting {
         let most = self.most_outstanding;
         let Some(node) = self.get(credit.node) else { return Greeting::Ignored };
@@ -580,26 +580,26 @@ impl Nodes {
         Greeting::New
     }
 
-    /// A node said something in its life.
+    /// Records that a node was heard in its incarnation.
     pub(super) fn heard(&mut self, node: u16, now: Instant) {
         if let Some(node) = self.get(node) {
             node.heard = now;
         }
     }
 
-    /// The first node that said nothing for so long; it is gone.
+    /// Returns the first node that has been silent too long, and marks it as away.
     pub(super) fn fall_silent(&mut self, before: impl Fn(Instant) -> bool) -> Option<u16> {
         let silent = self.nodes.iter().position(|node| node.is_present() && before(node.heard))?;
         self.nodes[silent].incarnation = None;
         Some(silent as u16)
     }
 
-    /// When the present node that has been silent longest was last heard.
+    /// Returns when the present node that has been silent longest was last heard.
     pub(super) fn least_heard(&self) -> Option<Instant> {
         self.nodes.iter().filter(|node| node.is_present()).map(|node| node.heard).min()
     }
 
-    /// A node may have credit now.
+    /// Adds a node that may have credit now.
     pub(super) fn list(&mut self, node: u16) {
         let Some(known) = self.nodes.get_mut(usize::from(node)) else { return };
         if !known.is_listed && known.credit() > 0 {
@@ -608,7 +608,7 @@ impl Nodes {
         }
     }
 
-    /// The node whose turn it is: it stays at the front.
+    /// Returns the node whose turn it is; it stays at the front.
     fn first_ready(&mut self) -> Option<u16> {
         while let Some(&node) = self.ready.front() {
             if self.nodes[usize::from(node)].credit() > 0 {
@@ -620,7 +620,7 @@ impl Nodes {
         None
     }
 
-    /// The one at the front had its turn.
+    /// Moves the node at the front to the end.
     fn rotate(&mut self) {
         if let Some(node) = self.ready.pop_front() {
             self.nodes[usize::from(node)].is_listed = false;

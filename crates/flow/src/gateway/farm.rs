@@ -1,4 +1,5 @@
-//! The farm: events of finished sets go to nodes with credit, decisions come back, every event is decided once.
+//! The farm: sends events of finished sets to nodes with credit, and takes their decisions; every event is decided
+//! once.
 //!
 //! ```text
 //!  set --> events wait, by flow --> a node with credit --> decided by the node --> in order to the stream, or to storage
@@ -26,32 +27,32 @@ use std::collections::VecDeque;
 pub(super) struct Held {
     pub(super) set: EventSet,
     pub(super) deadline: Instant,
-    /// Events without a decision.
+    /// Number of events without a decision.
     undecided: u16,
-    /// Events that have a decision and have not left.
+    /// Number of decided events that have not left.
     pub(super) leaving: u16,
-    /// Which set in this slot it is.
+    /// Serial number of the set in this slot.
     pub(super) serial: u32,
-    /// How its events ended so far.
+    /// Account of its events so far.
     pub(super) ended: EventAccount,
 }
 
-/// One flow's part of the farm.
+/// The farm's state for one flow.
 #[derive(Debug)]
 pub(super) struct FarmFlow {
     pub(super) config: FlowConfig,
-    /// Events that wait for a node, or did when they were noted here.
+    /// Events that wait for a node, or waited when they were noted.
     pub(super) waiting: VecDeque<EventPlace>,
     /// Its sets, oldest first.
     pub(super) ages: Ages,
-    /// What leaves in order; storage takes accepted events in any.
+    /// Order of decisions; storage takes accepted events in any order.
     pub(super) order: Order,
     pub(super) stored: VecDeque<EventPlace>,
     pub(super) lumisections: Lumisections,
     pub(super) account: FarmAccount,
 }
 
-/// All flows' events between assembly and decision.
+/// The events of all flows between assembly and decision.
 #[derive(Debug)]
 pub struct Farm {
     pub(super) gateway: u16,
@@ -63,19 +64,19 @@ pub struct Farm {
     vacant: Vec<u16>,
     serial: u32,
     pub(super) nodes: Nodes,
-    /// Where the gateway decides itself.
+    /// The slots of a gateway that decides itself.
     pub(super) local: Option<Local>,
     pub(super) plan: Plan,
-    /// The event that storage is to get, and its fragments.
+    /// The event that storage gets next, and its fragments.
     pub(super) storing: Option<EventPlace>,
     pub(super) stored_fragments: Vec<FragmentPlace>,
     empty: Vec<EventSet>,
-    /// When to look for silent nodes, and for nodes that are due a message.
+    /// When to look for silent nodes, and for nodes that need a message.
     next_look: Instant,
 }
 
 impl Farm {
-    /// An empty farm; the configuration must have been checked.
+    /// Creates an empty farm; the configuration must have been checked.
     pub fn new(config: &GatewayConfig) -> Self {
         let sets: usize = config.flows.iter().map(|flow| usize::from(flow.sets)).sum();
         let largest_set = config.flows.iter().map(|flow| flow.sources.len()).max().unwrap_or_default();
@@ -118,7 +119,7 @@ impl Farm {
         let mut ended = EventAccount { assigned: events.into(), ..EventAccount::default() };
         let dropped = match set.ending {
             Ending::Dropped(cause) => Some(cause),
-            // Its turn is over: a later event has left in its place.
+            // Too late: a later event has already left in order.
             _ if flow.config.output == Output::Stream && flow.order.has_passed(set.first) => Some(Cause::Late),
             Ending::Complete | Ending::Incomplete => None,
         };
@@ -138,19 +139,19 @@ impl Farm {
         }
         make_room(&mut flow.waiting, usize::from(events), &self.slots);
         flow.waiting.extend((0..events).map(|event| EventPlace { slot, event, serial }));
-        // What decides here has a time limit of its own.
+        // A local decider has its own time limit.
         let patience = if self.local.is_some() { Duration::MAX } else { flow.config.decision_timeout };
         let deadline = now.after(patience);
         let held = Held { set, deadline, undecided: events, leaving: 0, serial, ended };
         Some(&mut self.slots[usize::from(slot)].insert(held).set)
     }
 
-    /// The set of an event, if it is still held.
+    /// Returns the set of an event, if it is still held.
     pub(super) fn held(&mut self, place: EventPlace) -> Option<&mut Held> {
         self.slots[usize::from(place.slot)].as_mut().filter(|held| held.serial == place.serial)
     }
 
-    /// Lets a set go whose events are all decided and have left, unless a push still needs its bytes.
+    /// Releases a set whose events are all decided and have left, unless a push still needs its bytes.
     pub(super) fn release(&mut self, slot: u16) {
         let held = &self.slots[usize::from(slot)];
         let is_done = held.as_ref().is_some_and(|held| held.undecided == 0 && held.leaving == 0);
@@ -166,12 +167,12 @@ impl Farm {
         }
     }
 
-    /// A set whose events have all left: it goes back to assembly.
+    /// Takes a set whose events have all left; it goes back to assembly.
     pub fn take_empty(&mut self) -> Option<EventSet> {
         self.empty.pop()
     }
 
-    /// Time passes: nodes fall silent, events are decided by default.
+    /// Handles time: nodes fall silent, events are decided by default.
     pub fn on_time(&mut self, now: Instant) {
         for flow in 0..self.flows.len() {
             while let Some(slot) = self.flows[flow].overdue(&self.slots, now) {
@@ -194,20 +195,21 @@ impl Farm {
         self.next_look = silent;
     }
 
-    /// When something is due that time alone brings.
+    /// Returns when [`Farm::on_time`] has something to do.
     pub fn next_deadline(&self) -> Instant {
         let overdue = self.flows.iter().filter_map(|flow| flow.next_deadline(&self.slots));
         overdue.chain([self.next_look, self.next_told()]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// The next lumisection of a flow that is closed here, where no set before the lumisection `below` comes any more. Events
+    /// Returns the next closed lumisection of a flow, where no set before lumisection `below` comes any more. Events
     /// that come nevertheless are counted in the oldest open one.
     pub fn next_closed_lumisection(&mut self, flow: u8, below: u32) -> Option<ClosedLumisection> {
         let (number, account) = self.flows.get_mut(usize::from(flow))?.lumisections.next_closed(below)?;
         Some(ClosedLumisection { flow, number, account })
     }
 
-    /// The first event of the earliest set of a flow that was in assembly when the last set came; the highest key without one.
+    /// Returns the first event of the oldest set of a flow that was in assembly when the last set came; without one,
+    /// the highest key.
     pub fn open_from(&self, flow: u8) -> EventKey {
         let known = self.flows.get(usize::from(flow)).filter(|flow| flow.account.events.assigned > 0);
         known.map_or(EventKey::MAX, |flow| flow.order.open_from)
@@ -218,22 +220,22 @@ impl Farm {
         self.vacant.len() == self.slots.len()
     }
 
-    /// Whether anything is there that decides.
+    /// Whether anything is connected that decides.
     pub fn has_nodes(&self) -> bool {
         self.local.is_some() || self.nodes.iter().any(|node| node.is_present())
     }
 
-    /// How many nodes were there and fell silent.
+    /// Returns how many nodes were connected and fell silent.
     pub fn nodes_away(&self) -> u64 {
         self.nodes.iter().filter(|node| node.is_away()).count() as u64
     }
 
-    /// How many more events a node may be given now.
+    /// Returns how many more events a node may be given now.
     pub fn credit(&self, node: u16) -> u64 {
         self.nodes.iter().nth(node.into()).map_or(0, super::dispatch::Node::credit)
     }
 
-    /// The account of a flow, with what is in flight counted from the table.
+    /// Returns the account of a flow; events in flight are counted from the table.
     pub fn account(&self, flow: u8) -> FarmAccount {
         let Some(known) = self.flows.get(usize::from(flow)) else { return FarmAccount::default() };
         let mut account = known.account;
@@ -243,14 +245,14 @@ impl Farm {
         account
     }
 
-    /// The event of a place.
+    /// Returns the key of an event.
     pub(super) fn key(held: &Held, event: u16) -> EventKey {
         held.set.first.plus(u64::from(event))
     }
 }
 
 impl FarmFlow {
-    /// Its oldest set that has undecided events, oldest deadline first.
+    /// Returns the oldest set with undecided events, and its deadline.
     fn oldest_undecided(&self, slots: &[Option<Held>]) -> Option<(u16, Instant)> {
         let held = self.ages.iter().filter_map(|slot| Some((slot, slots[usize::from(slot)].as_ref()?)));
         held.filter(|(_, held)| held.undecided > 0).map(|(slot, held)| (slot, held.deadline)).next()
@@ -265,13 +267,13 @@ impl FarmFlow {
     }
 }
 
-/// Whether an event that was noted as waiting still does.
+/// Whether an event that was noted as waiting still waits.
 pub(super) fn is_waiting(place: EventPlace, slots: &[Option<Held>]) -> bool {
     let held = slots[usize::from(place.slot)].as_ref().filter(|held| held.serial == place.serial);
     held.is_some_and(|held| held.set.events[usize::from(place.event)].stage == Stage::Waiting)
 }
 
-/// Forgets what does not wait any more, where there would be no room for what comes.
+/// Drops entries that no longer wait if there is no room for `more`.
 fn make_room(waiting: &mut VecDeque<EventPlace>, more: usize, slots: &[Option<Held>]) {
     if waiting.len() + more > waiting.capacity() {
         waiting.retain(|place| is_waiting(*place, slots));
@@ -286,13 +288,14 @@ pub(super) struct Ruling {
     pub(super) by_default: bool,
 }
 
-/// The verdict of a decision that only accepts or rejects.
+/// Returns the verdict of a decision that only accepts or rejects.
 const fn verdict(accept: bool) -> Verdict {
     if accept { Verdict::Accepted } else { Verdict::Rejected }
 }
 
 impl Farm {
-    /// A node is there and has room. One that starts again, or comes back, gets nothing of what it had: others have it.
+    /// Handles credit of a node. A node that restarts or returns gets none of its earlier events back: others have
+    /// them.
     pub fn on_credit(&mut self, credit: &Credit, now: Instant) {
         if self.nodes.greet(credit, now) == Greeting::New {
             self.take_back(credit.node);
@@ -301,13 +304,13 @@ impl Farm {
         self.look_again();
     }
 
-    /// A node decided. Each decision is credit as well.
+    /// Handles decisions of a node. Each decision also returns credit.
     pub fn on_decisions(&mut self, decisions: &Decisions, now: Instant) {
         let (is_ours, number) = (self.is_for_us(decisions), decisions.node);
         let Some(node) = self.nodes.get(number).filter(|node| is_ours && node.is_in(decisions.incarnation)) else {
             return;
         };
-        // What was never pushed cannot be decided: the node counts wrong.
+        // An event that was never pushed cannot be decided: the node counts wrongly.
         if decisions.cumulative > node.next {
             return;
         }
@@ -331,7 +334,7 @@ impl Farm {
         let place = match known.settle(decision.sequence) {
             Settled::Awaited(place) => place,
             Settled::Late(flow) => return self.flows[usize::from(flow)].account.late += 1,
-            // Whose event it was is not known any more: the first flow counts it.
+            // The flow of the event is no longer known: the first flow counts it.
             Settled::Unawaited => return self.flows[0].account.ignored += 1,
         };
         match decision.verdict {
@@ -343,7 +346,7 @@ impl Farm {
         }
     }
 
-    /// The node has decided, and the message that said how was lost.
+    /// Handles a decision whose message was lost.
     fn on_lost_decision(&mut self, node: u16, sequence: u64) {
         if is_planted(Flaw::LostDecisionKeepsCredit) {
             return;
@@ -354,7 +357,7 @@ impl Farm {
         }
     }
 
-    /// An event waits for a node again, before all others.
+    /// Lets an event wait for a node again, before all others.
     fn send_again(&mut self, place: EventPlace, count: impl Fn(&mut super::FarmAccount) -> &mut u64) {
         let Some(held) = self.held(place) else { return };
         held.set.events[usize::from(place.event)].stage = Stage::Waiting;
@@ -365,7 +368,7 @@ impl Farm {
         *count(&mut flow.account) += 1;
     }
 
-    /// Nothing that a node has is awaited from it any more.
+    /// Takes back all events of a node.
     pub(super) fn take_back(&mut self, node: u16) {
         let mut places = arrayvec::ArrayVec::<EventPlace, { ropewalk_wire::gateway::MOST_OUTSTANDING as usize }>::new();
         if let Some(known) = self.nodes.get(node) {
@@ -374,7 +377,7 @@ impl Farm {
         places.into_iter().for_each(|place| self.send_again(place, |account| &mut account.taken_back));
     }
 
-    /// The time of a set's events is over.
+    /// Decides the remaining events of a set by default.
     fn decide_by_default(&mut self, slot: u16, now: Instant) {
         let Some(held) = &self.slots[usize::from(slot)] else { return };
         let (serial, events) = (held.serial, held.set.events.len() as u16);
@@ -431,7 +434,7 @@ impl Farm {
         self.release(place.slot);
     }
 
-    /// When a node is to get the range of sequence numbers.
+    /// Returns when a node must get the range of sequence numbers.
     fn next_told(&self) -> Instant {
         let due = |told: Option<Instant>| told.map_or(Instant::ZERO, |told| told.after(self.heartbeat));
         let present = self.nodes.iter().filter(|node| node.is_present());
@@ -453,8 +456,8 @@ impl Farm {
 ///
 /// Decisions leave in the order of events.
 ///
-/// A set's turn has come when no earlier one is held or in assembly. A set that comes when a later one has begun to leave
-/// is too late.
+/// A set's turn has come when no earlier one is held or in assembly. A set that comes when a later one has begun to
+/// leave is too late.
 #[derive(Debug)]
 pub(super) struct Order {
     /// First event and slot.
@@ -465,7 +468,7 @@ pub(super) struct Order {
     next: EventKey,
     /// How many events of the first set have left.
     left: u16,
-    /// How many have left in all.
+    /// Number of events that have left in all.
     total: u64,
 }
 
@@ -475,7 +478,7 @@ impl Order {
         Self { sets: VecDeque::with_capacity(sets), open_from, next, left: 0, total: 0 }
     }
 
-    /// Assembly's earliest set.
+    /// Sets the first event of assembly's oldest set.
     pub(super) const fn open_from(&mut self, first: EventKey) {
         self.open_from = first;
     }
@@ -490,14 +493,14 @@ impl Order {
         self.sets.insert(place, (first, slot));
     }
 
-    /// The slot of the set whose turn it is.
+    /// Returns the slot of the set whose turn it is.
     fn first(&self) -> Option<u16> {
         self.sets.front().filter(|(first, _)| *first < self.open_from).map(|(_, slot)| *slot)
     }
 }
 
 impl Farm {
-    /// The next decisions that leave in the order of events, of one flow.
+    /// Returns the next decisions of one flow in the order of events.
     pub fn next_stream(&mut self) -> Option<Stream> {
         (0..self.flows.len()).find_map(|flow| self.stream_of(flow))
     }

@@ -1,11 +1,11 @@
-//! Events that a gateway decides itself, without a farm: they lie in slots like those of a builder unit, with their fragments
-//! where they were received, until they are written or let go.
+//! Events that a gateway decides itself, without a farm. They lie in slots like those of a builder unit, with their
+//! fragments where they were received, until they are written or dropped.
 //!
 //! ```text
 //!  set --> events wait --> slot, emitted --> decided --> written: slot and set are free
 //!                             \--> rejected, or taken by no stream: free
 //! ```
-//! The decider reports what came of the event in a slot: first [`Farm::decided`], then [`Farm::finished`].
+//! The decider reports the result for a slot: first [`Farm::decided`], then [`Farm::finished`].
 
 use super::dispatch::EventPlace;
 use super::farm::{Farm, Ruling, is_waiting};
@@ -16,26 +16,26 @@ use crate::messages::{Fragment, FragmentFlags, FragmentMeta};
 use ropewalk_memory::{Payload, Slice};
 use ropewalk_terms::{Attempt, Instant, Verdict};
 
-/// What became of events that a gateway decided itself.
+/// The account of events that a gateway decided itself.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct LocalCounts {
-    /// Accepted events, and those set aside, that are written in all their streams.
+    /// Accepted and quarantined events that were written in all their streams.
     pub written: u64,
     /// Events that could not be written.
     pub failed: u64,
-    /// Accepted events that no stream takes.
+    /// Accepted events that no stream selected.
     pub left_out: u64,
 }
 
 /// The slots.
 #[derive(Debug)]
 pub(super) struct Local {
-    /// By slot, the event that is there.
+    /// The event in each slot.
     places: Box<[Option<EventPlace>]>,
     vacant: Vec<u32>,
-    /// By slot and source.
+    /// Fragments by slot and source.
     fragments: Box<[Option<Fragment>]>,
-    /// The most sources of a flow.
+    /// Maximum number of sources of a flow.
     width: usize,
     /// By flow.
     sources: Box<[Box<[BuilderSource]>]>,
@@ -44,7 +44,7 @@ pub(super) struct Local {
 }
 
 impl Local {
-    /// The slots of a gateway; `None` if nodes decide.
+    /// Creates the slots of a gateway; `None` if nodes decide.
     pub(super) fn new(config: &GatewayConfig) -> Option<Self> {
         let slots = config.farm.local_events;
         let width = config.flows.iter().map(|flow| flow.sources.len()).max().unwrap_or_default();
@@ -107,7 +107,7 @@ impl Farm {
         local.vacant.pop()
     }
 
-    /// The event in a slot, from [`Farm::next_local`] to [`Farm::finished`].
+    /// Returns the event in a slot, between [`Farm::next_local`] and [`Farm::finished`].
     ///
     /// # Panics
     /// If the slot is empty.
@@ -126,7 +126,7 @@ impl Farm {
         }
     }
 
-    /// The event in a slot is decided. Anything but a rejected one is held until [`Farm::finished`].
+    /// Records the decision on the event in a slot. All events but rejected ones are held until [`Farm::finished`].
     pub fn decided(&mut self, slot: u32, verdict: Verdict, now: Instant) {
         let Some(place) = self.local.as_ref().and_then(|local| local.place(slot)) else { return };
         let is_open =
@@ -136,7 +136,7 @@ impl Farm {
         }
     }
 
-    /// The event in a slot is written, in all its streams, or could not be, or was not to be, as it was decided.
+    /// Ends the event in a slot: it was written in all its streams, or could not be written, or was not to be written.
     pub fn finished(&mut self, slot: u32, is_written: bool) {
         let Some(local) = &mut self.local else { return };
         let Some(place) = local.places[slot as usize].take() else { return };
@@ -162,7 +162,7 @@ impl Farm {
         self.release(place.slot);
     }
 
-    /// What became of events that were decided here.
+    /// Returns the account of events decided here.
     pub fn local_counts(&self) -> LocalCounts {
         self.local.as_ref().map(|local| local.counts).unwrap_or_default()
     }

@@ -4,21 +4,21 @@
 //!  input queue:  set enters --> held by the farm --> leaves with its counts --> none held, nothing earlier to come: closed here
 //!  process:      closed by every input queue --> over
 //! ```
-//! [`Lumisections`] is one input queue's part, [`LumisectionTotals`] adds up all of them. Which numbers a lumisection has is
-//! decided outside, the same for all input queues.
+//! [`Lumisections`] is the part of one input queue, [`LumisectionTotals`] adds them up. The caller decides which events
+//! a lumisection contains, in the same way for all input queues.
 
 use crate::messages::{Ended, LumisectionEnd};
 use ropewalk_terms::{EventAccount, EventKey};
 use std::collections::{BTreeMap, VecDeque};
 
-/// A lumisection that an input queue has closed. Numbers may be left out: lumisections without an event there.
+/// A lumisection that an input queue has closed. Numbers without an event there may be left out.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClosedLumisection {
-    /// The flow, by its place in the configuration.
+    /// Index of the flow in the configuration.
     pub flow: u8,
     /// Its number, from 1.
     pub number: u32,
-    /// How its events ended at this input queue.
+    /// The account of its events at this input queue.
     pub account: EventAccount,
 }
 
@@ -26,7 +26,7 @@ pub struct ClosedLumisection {
 #[derive(Debug)]
 struct Open {
     number: u32,
-    /// Sets that the farm holds.
+    /// Number of its sets in the farm.
     held: u32,
     account: EventAccount,
 }
@@ -36,24 +36,25 @@ struct Open {
 pub(super) struct Lumisections {
     /// Open lumisections with events, the oldest first.
     open: VecDeque<Open>,
-    /// As many are open at most.
+    /// Maximum number of open lumisections.
     most: usize,
-    /// The last closed one.
+    /// Number of the last closed one.
     closed: u32,
 }
 
-/// Closed lumisections may wait beside those of the sets.
+/// Additional closed lumisections that may wait.
 const SPARE: usize = 64;
 
 impl Lumisections {
-    /// For so many sets at once.
+    /// Creates the lumisections for this many sets at once.
     pub(super) fn new(sets: usize) -> Self {
         let most = sets + SPARE;
         Self { open: VecDeque::with_capacity(most), most, closed: 0 }
     }
 
-    /// A set of this lumisection enters. Returns the lumisection in which it is counted: events that come after theirs was
-    /// closed belong to the oldest open one. Without room for another one the nearest earlier one grows.
+    /// Enters a set of this lumisection. Returns the lumisection in which it is counted: a set whose lumisection is
+    /// closed already belongs to the oldest open one. If there is no room for another one, the nearest earlier one
+    /// grows.
     pub(super) fn enter(&mut self, number: u32) -> u32 {
         let number = number.max(self.closed + 1);
         let place = self.open.partition_point(|open| open.number < number);
@@ -67,7 +68,7 @@ impl Lumisections {
         open.number
     }
 
-    /// A set leaves, whose events ended like this.
+    /// Removes a set, whose events ended like this.
     pub(super) fn leave(&mut self, number: u32, ended: &EventAccount) {
         let place = self.open.partition_point(|open| open.number < number);
         let open =
@@ -76,7 +77,7 @@ impl Lumisections {
         open.account.merge(ended);
     }
 
-    /// The next closed lumisection, where no event before the lumisection `below` comes any more.
+    /// Returns the next closed lumisection, where no event before lumisection `below` comes any more.
     pub(super) fn next_closed(&mut self, below: u32) -> Option<(u32, EventAccount)> {
         let oldest = self.open.front().map_or(below, |open| open.number.min(below));
         if oldest < below {
@@ -84,7 +85,7 @@ impl Lumisections {
             self.closed = number;
             return Some((number, account));
         }
-        // Those without events here.
+        // The last lumisection without events here.
         let last = below.saturating_sub(1);
         let is_new = last > self.closed;
         self.closed = self.closed.max(last);
@@ -92,25 +93,25 @@ impl Lumisections {
     }
 }
 
-/// So many lumisections without events may follow each other in the account: numbers jump where a run does.
+/// Maximum number of consecutive lumisections without events in the account: numbers jump where a run does.
 const MOST_EMPTY: u32 = 1000;
 
-/// The lumisections of a flow, of all input queues together.
+/// The lumisections of a flow, summed over all input queues.
 #[derive(Debug)]
 pub struct LumisectionTotals {
-    /// By input queue, the last closed one.
+    /// The last closed lumisection by input queue.
     closed: Box<[u32]>,
     /// Lumisections that have not ended, by number.
     open: BTreeMap<u32, EventAccount>,
-    /// The last one that is over.
+    /// Number of the last one that is over.
     over: u32,
-    /// How the events of all ended lumisections ended.
+    /// Sum of the accounts of all lumisections that are over.
     before: Ended,
     account: EventAccount,
 }
 
 impl LumisectionTotals {
-    /// For so many input queues and a flow that begins with this event.
+    /// Creates the totals for this many input queues and a flow that begins with this event.
     pub fn new(queues: usize, first: EventKey) -> Self {
         Self {
             closed: vec![0; queues].into_boxed_slice(),
@@ -121,7 +122,7 @@ impl LumisectionTotals {
         }
     }
 
-    /// An input queue has closed a lumisection and those before it.
+    /// Records that an input queue closed a lumisection and all earlier ones.
     pub fn closed(&mut self, queue: usize, number: u32, account: &EventAccount) {
         if let Some(closed) = self.closed.get_mut(queue) {
             *closed = number.max(*closed);
@@ -129,7 +130,7 @@ impl LumisectionTotals {
         }
     }
 
-    /// The next lumisection that is over; `first` tells the first event of a lumisection.
+    /// Returns the next lumisection that is over; `first` returns the first event of a lumisection.
     pub fn next_over(&mut self, first: impl Fn(u32) -> EventKey) -> Option<LumisectionEnd> {
         let closed = self.closed.iter().copied().min().unwrap_or_default();
         let (&next, _) = self.open.first_key_value().filter(|(next, _)| **next <= closed)?;

@@ -11,28 +11,28 @@
 //!  (Trigger) <--MepRequest--  is on its way?                            +--> Stream: decisions in the order of events
 //!                                                                       +--> accepted events, to storage
 //! ```
-//! Sources *push*: only the trigger can hold them back, through the throttle. So every packet that is missing, late or
-//! wrong ends in a named counter, and every set of events has an end: complete, or incomplete with the missing sources
-//! and their causes. Packets stay where they were received ([`Payload`](ropewalk_memory::Payload)); events are gathered
-//! out of them while they are sent, as a list of pieces or by copy into a transmit buffer ([`PushBytes`]).
+//! Sources *push*: only the trigger can hold them back, through the throttle. So every missing, late or wrong packet is
+//! counted by cause, and every set of events ends as complete, or as incomplete with the missing sources and their
+//! causes. Packets stay where they were received ([`Payload`](ropewalk_memory::Payload)); events are gathered from them
+//! during sending, as a list of pieces or by copy into a transmit buffer ([`PushBytes`]).
 //!
-//! A drive for one input queue, run to completion ([`Gateway`]):
-//! 1. `on_packet` for every packet of a batch, `on_message` for every message of a node; one `now` for the batch.
-//! 2. `turn(now, observe)`: finished sets go over to the farm, `observe` sees each; time passes.
-//! 3. `while next_push(now)`: send `push_view()` to its node, then `sent(now)`. If the transport has no room, leave it: the
+//! The drive of one input queue runs to completion ([`Gateway`]):
+//! 1. Call `on_packet` for every packet of a batch, `on_message` for every message of a node, with one `now` per batch.
+//! 2. Call `turn(now, observe)`: finished sets move to the farm, `observe` sees each, and time-outs are handled.
+//! 3. `while next_push(now)`: send `push_view()` to its node, then call `sent(now)`. If the transport has no room, stop: the
 //!    same push is offered again.
-//! 4. `next_message(now)`: decision streams, progress for nodes, the throttle's state, requests to the trigger.
-//! 5. `while next_stored()`: hand `stored_view()` to storage, then `stored()`.
+//! 4. Send `next_message(now)`: decision streams, progress for nodes, the throttle's state, requests to the trigger.
+//! 5. `while next_stored()`: pass `stored_view()` to storage, then call `stored()`.
 //! 6. Sleep until packets, messages or `next_deadline()`.
 //!
-//! As producer and consumer, [`Gateway::split`] gives the two halves, each for a thread: sets go from [`Receiver::take_set`]
-//! to [`Sender::on_set`], empty ones back from [`Sender::take_empty`] to [`Receiver::give_back`], through queues of the
-//! drive. Several input queues are several gateways of the same nodes: a node gives each a credit of its own, so that
-//! nothing is shared.
+//! For two threads, [`Gateway::split`] returns two halves: sets go from [`Receiver::take_set`] to [`Sender::on_set`],
+//! empty ones back from [`Sender::take_empty`] to [`Receiver::give_back`], through queues of the drive. Several input
+//! queues are several gateways of the same nodes: a node gives each its own credit, so nothing is shared.
 //!
-//! Files, in the order of the data flow: `sources` finds the source of a packet, `assembly` builds sets (`set`), `farm` and `dispatch`
-//! give their events to nodes, or `local` shows them to what decides here, `lumisection` accounts for ranges of events, `throttle`
-//! limits the trigger, and `queue` connects all of them. [`FarmNode`] is the other end, for emulated nodes.
+//! Files, in the order of the data flow: `sources` finds the source of a packet, `assembly` builds sets (`set`), `farm`
+//! and `dispatch` send their events to nodes, or `local` shows them to a decider in this process, `lumisection`
+//! accounts for ranges of events, `throttle` limits the trigger, and `queue` connects all parts. [`FarmNode`] emulates
+//! a node.
 
 mod account;
 mod assembly;

@@ -1,6 +1,6 @@
-//! The other end: a node of the farm puts events together, and tells what was decided so that little can get lost.
+//! The other end: a farm node assembles events from pushes, and reports decisions so that a lost message costs little.
 //!
-//! For emulated nodes and tests; what decides, and when, is outside.
+//! For emulated nodes and tests. The caller decides, and chooses when.
 
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -11,35 +11,35 @@ use ropewalk_wire::gateway::{
 };
 use std::collections::VecDeque;
 
-/// What a node is to be, towards one gateway (or one input queue of one).
+/// Configuration of a node towards one gateway, or one input queue of a gateway.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FarmNodeConfig {
     /// Its number.
     pub node: u16,
-    /// Which life of it.
+    /// Its incarnation.
     pub incarnation: Incarnation,
     /// The gateway.
     pub gateway: u16,
-    /// How many events it takes without a decision: at most 256.
+    /// Maximum number of undecided events that it accepts, at most 256.
     pub window: u16,
-    /// How often it says that it is there, and what it decided last.
+    /// Interval of its messages, which repeat its last decisions.
     pub heartbeat: Duration,
     /// How long it waits for an event, or for the rest of one, once it knows of it.
     pub patience: Duration,
-    /// The longest event that it takes, in bytes.
+    /// Maximum size of an event, in bytes.
     pub largest_event: u32,
 }
 
-/// What is under a sequence number.
+/// State of a sequence number.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum State {
     /// Not known.
     Unknown,
-    /// It exists; not all of it is here.
+    /// The event exists; not all of it has arrived.
     Awaited { since: Instant },
-    /// It is here.
+    /// The event is complete.
     Whole,
-    /// It is decided.
+    /// The event is decided.
     Decided,
 }
 
@@ -48,42 +48,42 @@ struct Slot {
     state: State,
     head: PieceHead,
     bytes: Vec<u8>,
-    /// Where parts begin that have come.
+    /// Beginning and end of the parts that have arrived.
     parts: Vec<(u32, u32)>,
 }
 
 /// An event that has arrived whole.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ReceivedEvent<'a> {
-    /// What is known of it; its sequence number is what a decision names.
+    /// Its head; a decision refers to its sequence number.
     pub head: PieceHead,
     /// Raw banks in the order of sources.
     pub bytes: &'a [u8],
 }
 
-/// A node of the farm, as one gateway sees it.
+/// A farm node as one gateway sees it.
 #[derive(Debug)]
 pub struct FarmNode {
     config: FarmNodeConfig,
-    /// Which life of the gateway is known.
+    /// The known incarnation of the gateway.
     gateway_incarnation: Option<Incarnation>,
     slots: Box<[Slot]>,
     /// Every number below is decided or not awaited.
     cumulative: u64,
-    /// One past the latest number that is known of.
+    /// One past the latest known number.
     end: u64,
-    /// Numbers of events that are whole and were not shown yet.
+    /// Numbers of whole events that were not shown yet.
     whole: VecDeque<u64>,
     unsaid: VecDeque<Decision>,
     said: VecDeque<Decision>,
     credit_due: Instant,
     repeat_due: Instant,
-    /// The gateway said how far it is, and has not heard since how far this node is.
+    /// Whether the gateway has reported its progress and not yet got an answer.
     is_asked: bool,
 }
 
 impl FarmNode {
-    /// A node that has said and heard nothing.
+    /// Creates a node that has sent and received nothing.
     pub fn new(config: FarmNodeConfig) -> Self {
         let slot = || Slot { state: State::Unknown, head: PieceHead::default(), bytes: Vec::new(), parts: Vec::new() };
         Self {
@@ -105,7 +105,7 @@ impl FarmNode {
         &mut self.slots[(sequence % MOST_OUTSTANDING) as usize]
     }
 
-    /// Events came.
+    /// Handles a push.
     pub fn on_push(&mut self, push: &PushView<'_>, now: Instant) {
         let head = push.head();
         if head.gateway != self.config.gateway || !self.is_in_life(head.incarnation, head.floor) {
@@ -117,9 +117,9 @@ impl FarmNode {
         }
     }
 
-    /// The gateway says which numbers exist, and gets in return how far this node is. Otherwise, once nothing is left
-    /// to decide, the gateway would count events that were forgotten here, or whose decisions were lost, against this
-    /// node's credit for ever.
+    /// Handles a progress message of the gateway, which says which numbers exist; the node answers with its own
+    /// progress. Without an answer, the gateway would count forgotten events and lost decisions against this node's
+    /// credit for ever.
     pub fn on_progress(&mut self, progress: &Progress, now: Instant) {
         if progress.gateway == self.config.gateway && self.is_in_life(progress.incarnation, progress.floor) {
             self.forget_below(progress.floor);
@@ -128,7 +128,7 @@ impl FarmNode {
         }
     }
 
-    /// Whether this is the life of the gateway that is known, or a new one, with which everything begins again.
+    /// Whether the message is of the known incarnation of the gateway, or of a new one, which resets the node.
     fn is_in_life(&mut self, incarnation: Incarnation, floor: u64) -> bool {
         if self.gateway_incarnation.is_none_or(|known| known < incarnation) {
             self.gateway_incarnation = Some(incarnation);
@@ -162,7 +162,7 @@ impl FarmNode {
         }
     }
 
-    /// Numbers below this one exist.
+    /// Records that all numbers below this one exist.
     fn expect_up_to(&mut self, next: u64, now: Instant) {
         let next = next.min(self.cumulative + MOST_OUTSTANDING);
         for sequence in self.end..next {
@@ -199,11 +199,11 @@ impl FarmNode {
         }
     }
 
-    /// The next event that has arrived whole.
+    /// Returns the next event that has arrived whole.
     pub fn next_event(&mut self) -> Option<ReceivedEvent<'_>> {
         let sequence = loop {
             let sequence = self.whole.pop_front()?;
-            // The gateway may have forgotten it meanwhile.
+            // The gateway may have given it up meanwhile.
             if sequence >= self.cumulative && self.slot(sequence).state == State::Whole {
                 break sequence;
             }
@@ -228,7 +228,7 @@ impl FarmNode {
         self.advance();
     }
 
-    /// Time passes: what has not come in time is said not to have been received.
+    /// Handles time: events that did not arrive in time are reported as not received.
     pub fn on_time(&mut self, now: Instant) {
         for sequence in self.cumulative..self.end {
             let patience = self.config.patience;
@@ -240,7 +240,7 @@ impl FarmNode {
         }
     }
 
-    /// When something is due that time alone brings.
+    /// Returns when [`FarmNode::on_time`] has something to do.
     pub fn next_deadline(&self) -> Instant {
         let awaited = (self.cumulative..self.end).filter_map(|sequence| {
             match self.slots[(sequence % MOST_OUTSTANDING) as usize].state {
@@ -251,7 +251,7 @@ impl FarmNode {
         awaited.chain([self.credit_due, self.repeat_due]).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// The next message for the gateway.
+    /// Returns the next message for the gateway.
     pub fn next_message(&mut self, now: Instant) -> Option<Message> {
         if self.credit_due <= now {
             self.credit_due = now.after(self.config.heartbeat);
@@ -260,7 +260,7 @@ impl FarmNode {
         }
         let gateway_incarnation = self.gateway_incarnation?;
         let has_entries = !self.unsaid.is_empty() || self.repeat_due <= now;
-        // Where the last decisions are still to be repeated, that is soon enough.
+        // If the last decisions are still to be repeated, the message can wait for that.
         if !has_entries && (!self.is_asked || self.repeat_due != Instant::FAR_FUTURE) {
             return None;
         }
@@ -273,7 +273,7 @@ impl FarmNode {
         Some(Message::Decisions(if has_entries { self.with_entries(head) } else { head }))
     }
 
-    /// What is decided, as far as the next message has said it: a decision that has no room in that is not settled for the
+    /// Returns the decided numbers that the next message covers: a decision without room in it is not settled for the
     /// gateway.
     fn decided(&mut self) -> (u64, [u64; BITMAP_WORDS]) {
         let unsaid: Vec<u64> = self.unsaid.iter().skip(MOST_DECISIONS).map(|decision| decision.sequence).collect();
@@ -287,8 +287,7 @@ impl FarmNode {
         (cumulative, bitmap)
     }
 
-    /// New decisions first, then the latest ones of before: so many that each is said three times, or all where there is
-    /// nothing new.
+    /// Adds new decisions first, then the latest earlier ones, so that each is sent three times; without new ones, all.
     fn with_entries(&mut self, mut decisions: Decisions) -> Decisions {
         let news = self.unsaid.len().min(MOST_DECISIONS);
         decisions.entries.extend(self.unsaid.drain(..news));

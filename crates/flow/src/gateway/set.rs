@@ -1,4 +1,4 @@
-//! A set of events: the packets of all sources for N consecutive events. Made before the run and used again and again.
+//! A set of events: the packets of all sources for N consecutive events. Allocated before the run and reused.
 
 use super::config::FlowConfig;
 use crate::messages::{append, overwrite};
@@ -11,15 +11,15 @@ use ropewalk_wire::mep::{FragmentHeader, MEP_HEADER_BYTES};
 /// How a set ended.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Ending {
-    /// Every source is there that takes part.
+    /// Every participating source is present.
     Complete,
-    /// Something is missing; its events go to nodes nevertheless.
+    /// Some packets are missing; its events go to nodes nevertheless.
     Incomplete,
-    /// Its events are lost, for this cause. It has no packets any more.
+    /// Its events are lost, for this cause. Its packets were dropped.
     Dropped(Cause),
 }
 
-/// How far an event is.
+/// State of an event.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     /// It waits for a node.
@@ -28,11 +28,11 @@ pub(super) enum Stage {
     Sent { node: u16, sequence: u64 },
     /// The gateway itself decides on it.
     Local,
-    /// It is decided.
+    /// It has a decision.
     Decided,
 }
 
-/// What is known of an event.
+/// Known properties of an event.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct EventState {
     pub(super) stage: Stage,
@@ -49,7 +49,7 @@ impl EventState {
 
 /// The packets of all sources for N consecutive events.
 ///
-/// Goes from assembly to the farm and comes back empty. Some 130 bytes move; the tables behind them stay where they are.
+/// Passes from assembly to the farm and returns empty. Some 130 bytes move; the tables stay in place.
 #[derive(Debug)]
 pub struct EventSet {
     pub(super) flow: u8,
@@ -57,29 +57,29 @@ pub struct EventSet {
     /// The lumisection of its events.
     pub(super) lumisection: u32,
     pub(super) opened: Instant,
-    /// Until then it waits for its packets.
+    /// Time-out for its packets.
     pub(super) waits_until: Instant,
     pub(super) ending: Ending,
     /// No set before this event is in assembly any more.
     pub(super) open_from: EventKey,
-    /// By source; an empty payload if its packet is absent.
+    /// Packets by source; an empty payload if the packet is absent.
     pub(super) packets: Box<[Payload]>,
-    /// By source: why the packet is absent, if a reason was seen.
+    /// Known cause of an absent packet, by source.
     pub(super) absent: Box<[Option<Cause>]>,
     pub(super) received: u16,
-    /// Sources that take part in it.
+    /// Number of participating sources.
     pub(super) wanted: u16,
-    /// So many of them lay where they had been moved to when it was looked last.
+    /// Number of its packets that lay in the evacuation memory at the last look.
     moved: u16,
-    /// By event: for the farm.
+    /// State of each event, for the farm.
     pub(super) events: Box<[EventState]>,
-    /// The event that `places` points to, by source.
+    /// The event that `places` refers to, by source.
     cursor: u16,
     places: Box<[u16]>,
 }
 
 impl EventSet {
-    /// An empty set of this flow.
+    /// Creates an empty set of this flow.
     pub(super) fn new(flow: u8, config: &FlowConfig) -> Self {
         let sources = config.sources.len();
         Self {
@@ -101,65 +101,66 @@ impl EventSet {
         }
     }
 
-    /// Which flow, by its place in the configuration.
+    /// Returns the index of the flow in the configuration.
     pub const fn flow(&self) -> u8 {
         self.flow
     }
 
-    /// Its first event.
+    /// Returns its first event.
     pub const fn first(&self) -> EventKey {
         self.first
     }
 
-    /// The lumisection of its events, from 1.
+    /// Returns the lumisection of its events, from 1.
     pub const fn lumisection(&self) -> u32 {
         self.lumisection
     }
 
-    /// Its events are of this lumisection. To be said before the set goes to the farm.
+    /// Sets the lumisection of its events. Must be called before the set goes to the farm.
     pub const fn set_lumisection(&mut self, number: u32) {
         self.lumisection = number;
     }
 
-    /// Its events, in their order.
+    /// Returns the keys of its events in order.
     pub fn keys(&self) -> impl ExactSizeIterator<Item = EventKey> + use<> {
         let first = self.first;
         (0..self.events.len() as u32).map(move |index| first.plus(u64::from(index)))
     }
 
-    /// When its first packet came.
+    /// Returns when its first packet arrived.
     pub const fn opened(&self) -> Instant {
         self.opened
     }
 
-    /// How it ended.
+    /// Returns how it ended.
     pub const fn ending(&self) -> Ending {
         self.ending
     }
 
-    /// The sources that are missing, by their place in the configuration, and why. One that takes no part is not.
+    /// Returns the missing sources, by their index in the configuration, with causes. Non-participating sources are not
+    /// missing.
     pub fn missing(&self) -> impl Iterator<Item = (u16, Cause)> + Clone + '_ {
         (0..).zip(&self.absent).filter_map(|(source, cause)| Some((source, (*cause)?)))
     }
 
-    /// Whether every source is there that takes part.
+    /// Whether every participating source is present.
     pub(super) const fn is_whole(&self) -> bool {
         self.received == self.wanted
     }
 
-    /// Begins with a first event, of so many sources, for which it waits so long; the set is empty.
+    /// Starts an empty set with this first event, number of participating sources and time-out.
     pub(super) fn begin(&mut self, first: EventKey, wanted: u16, now: Instant, timeout: Duration) {
         (self.first, self.wanted) = (first, wanted);
         (self.opened, self.waits_until) = (now, now.after(timeout));
     }
 
-    /// Whether a source takes no part in it.
+    /// Whether a source does not participate.
     #[inline]
     pub(super) const fn is_partial(&self) -> bool {
         (self.wanted as usize) < self.packets.len()
     }
 
-    /// Puts a packet in its place, which must be vacant.
+    /// Stores a packet in its place, which must be empty.
     #[inline]
     pub(super) fn place(&mut self, source: u16, packet: Payload) {
         overwrite(&mut self.packets[usize::from(source)], packet);
@@ -167,7 +168,7 @@ impl EventSet {
         self.received += 1;
     }
 
-    /// Ends the set: sources that take part and are missing without a known cause get this one.
+    /// Ends the set: missing participating sources without a known cause get this one.
     pub(super) fn end(&mut self, cause: Cause, takes_part: impl Fn(u16) -> bool) {
         self.ending = if self.is_whole() { Ending::Complete } else { Ending::Incomplete };
         for ((source, packet), absent) in (0..).zip(&self.packets).zip(&mut self.absent) {
@@ -177,7 +178,8 @@ impl EventSet {
         }
     }
 
-    /// Copies packets that lie elsewhere to `room`, as far as there is any, and lets go of where they lay. How many that were.
+    /// Copies packets that lie elsewhere to `room`, as far as it has space, and releases their old places. Returns
+    /// their number.
     pub(super) fn evacuate(&mut self, room: &mut Staging) -> u64 {
         let mut count = 0;
         for source in (0..self.packets.len()).take_while(|_| self.moved < self.received) {
@@ -192,13 +194,13 @@ impl EventSet {
         count
     }
 
-    /// Lets the packets go.
+    /// Drops the packets.
     pub(super) fn let_go(&mut self) {
         let mut returns = Returns::default();
         self.packets.iter_mut().for_each(|packet| returns.take(packet));
     }
 
-    /// Empty again.
+    /// Empties the set.
     pub(super) fn clear(&mut self) {
         self.let_go();
         if self.ending != Ending::Complete {
@@ -215,9 +217,9 @@ impl EventSet {
         self.places.fill(MEP_HEADER_BYTES as u16);
     }
 
-    /// Finds the fragments of an event, in the order of sources; those without bytes are left out. Returns their bytes.
+    /// Finds the fragments of an event, in the order of sources, without those of size 0. Returns their size in bytes.
     ///
-    /// Events are mostly asked for one after the other: then each packet is walked through once.
+    /// Events are mostly requested in order, so that each packet is scanned once.
     pub(super) fn gather(&mut self, event: u16, fragments: &mut Vec<FragmentPlace>) -> u32 {
         if event < self.cursor {
             self.rewind();
@@ -237,7 +239,7 @@ impl EventSet {
         total
     }
 
-    /// Goes to the next event; `visit` sees the bytes that each packet has for this one.
+    /// Advances to the next event; `visit` gets the bytes that each packet has for this event.
     #[inline]
     fn step(&mut self, mut visit: impl FnMut(u16, u16, u16)) {
         for ((source, packet), place) in (0..).zip(&self.packets).zip(&mut self.places) {
@@ -245,36 +247,36 @@ impl EventSet {
             let FragmentHeader { length, .. } = FragmentHeader::from_bytes(bytes);
             let start = *place + size_of_val(&bytes) as u16;
             visit(source, start, length);
-            // Never beyond the packet's end: that was checked when it was placed.
+            // Never beyond the packet's end: `check` verified that.
             *place = start + length;
         }
         self.cursor += 1;
     }
 }
 
-/// Room for where the fragments of one event lie, for [`EventSet::show`].
+/// Buffer for the places of one event's fragments, for [`EventSet::show`].
 #[derive(Debug)]
 pub struct FragmentPlaces(Vec<FragmentPlace>);
 
 impl FragmentPlaces {
-    /// For sets of so many sources: with no more than these nothing is ever allocated for it.
+    /// Creates a buffer for sets of this many sources, which then never grows.
     pub fn new(sources: usize) -> Self {
         Self(Vec::with_capacity(sources))
     }
 }
 
 impl EventSet {
-    /// Shows an event to an observer, by its number in the set. The farm finds the event unchanged later, but may have
-    /// to walk through the packets once more.
+    /// Returns an event for an observer, by its index. The farm finds the event unchanged later, but may have to scan
+    /// the packets once more.
     ///
-    /// A set that was dropped has no packets, and no event has a fragment.
+    /// A dropped set has no packets, and its events have no fragments.
     pub fn show<'a>(&'a mut self, event: u16, places: &'a mut FragmentPlaces) -> GatheredEvent<'a> {
         self.gather(event, &mut places.0);
         GatheredEvent::new(self, event, &places.0)
     }
 }
 
-/// What is known of an event, without its sequence number and length.
+/// Returns the head of an event, without its sequence number and length.
 pub(super) fn head_of(set: &EventSet, event: u16) -> PieceHead {
     let state = &set.events[usize::from(event)];
     let is_whole = set.ending == Ending::Complete;
@@ -289,12 +291,12 @@ pub(super) fn head_of(set: &EventSet, event: u16) -> PieceHead {
     }
 }
 
-/// The bytes of these fragments together.
+/// Returns the total size of these fragments in bytes.
 pub(super) fn bytes_of_all(fragments: &[FragmentPlace]) -> u32 {
     fragments.iter().map(|fragment| u32::from(fragment.length)).sum()
 }
 
-/// An event that was found in its set: its head and its bytes, where they lie.
+/// An event of a set: its head and references to its bytes.
 #[derive(Copy, Clone, Debug)]
 pub struct GatheredEvent<'a> {
     head: PieceHead,
@@ -309,37 +311,37 @@ impl<'a> GatheredEvent<'a> {
         Self { head: PieceHead { total, length: total, ..head_of(set, event) }, set, event, fragments }
     }
 
-    /// What is known of the event.
+    /// Returns the head of the event.
     pub const fn head(&self) -> PieceHead {
         self.head
     }
 
-    /// The lumisection to which it belongs, from 1.
+    /// Returns its lumisection, from 1.
     pub const fn lumisection(&self) -> u32 {
         self.set.lumisection
     }
 
-    /// The trigger word of the decision; 0 before there is one.
+    /// Returns the trigger word of the decision; 0 before the decision.
     pub fn word(&self) -> u32 {
         self.set.events[usize::from(self.event)].word
     }
 
-    /// Its fragments in the order of sources: whose each is, by its place in the configuration, and how long.
+    /// Returns its fragments in the order of sources: the index of the source in the configuration, and the size.
     pub fn fragments(&self) -> impl Iterator<Item = (u16, u16)> + Clone + use<'a> {
         self.fragments.iter().map(|fragment| (fragment.source, fragment.length))
     }
 
-    /// The sources that are missing in it, by their place in the configuration, and why.
+    /// Returns the missing sources, by their index in the configuration, with causes.
     pub fn missing(&self) -> impl Iterator<Item = (u16, Cause)> + Clone + use<'a> {
         self.set.missing()
     }
 
-    /// Its raw banks in the order of sources.
+    /// Returns its raw banks in the order of sources.
     pub fn pieces(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         InPieces::new(self.ranges())
     }
 
-    /// The raw banks of each fragment by itself, in the order of [`GatheredEvent::fragments`].
+    /// Returns the raw banks of each fragment separately, in the order of [`GatheredEvent::fragments`].
     pub fn pieces_of_each(&self) -> impl Iterator<Item = impl Iterator<Item = &'a [u8]> + use<'a>> + use<'a> {
         self.ranges().map(|range| InPieces::new(core::iter::once(range)))
     }
@@ -353,14 +355,14 @@ impl<'a> GatheredEvent<'a> {
     }
 }
 
-/// The banks of one source for an event.
+/// Place of a source's banks for an event.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct FragmentPlace {
-    /// Whose.
+    /// Index of the source.
     pub(super) source: u16,
-    /// Where they begin in its packet.
+    /// Offset in its packet.
     pub(super) start: u16,
-    /// How many bytes they have.
+    /// Size in bytes.
     pub(super) length: u16,
 }
 
@@ -377,12 +379,12 @@ impl<'a> Range<'a> {
         Self { packet, start, length }
     }
 
-    /// Whether all of it was taken.
+    /// Whether all bytes were taken.
     pub(super) const fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Takes the bytes off the front that lie in one piece: all of them, unless the packet itself lies in several.
+    /// Takes the next contiguous bytes: all of them, unless the packet lies in several slices.
     #[inline]
     pub(super) fn take_piece(&mut self) -> Option<&'a [u8]> {
         let (start, length) = (self.start, core::mem::take(&mut self.length));
@@ -406,7 +408,7 @@ impl<'a> Range<'a> {
     }
 }
 
-/// Goes through ranges, piece by piece.
+/// Iterates over the contiguous pieces of ranges.
 #[derive(Clone, Debug)]
 pub(super) struct InPieces<'a, I> {
     ranges: I,
@@ -451,14 +453,14 @@ impl<'a, I: Iterator<Item = Bytes<'a>>> Iterator for InPieces<'a, I> {
     }
 }
 
-/// Bytes that are to be sent: of a head, or in a packet.
+/// Bytes to be sent: of a head, or of a packet.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Bytes<'a> {
     Here(&'a [u8]),
     In(Range<'a>),
 }
 
-/// Appends a range of a packet as slices, where it lies.
+/// Appends a range of a packet as slices, without a copy.
 pub(super) fn append_range(packet: &Payload, start: usize, length: usize, out: &mut Vec<Slice>) {
     let (mut skip, mut left) = (start, length);
     for mut slice in packet.clone().into_slices() {
@@ -473,13 +475,13 @@ pub(super) fn append_range(packet: &Payload, start: usize, length: usize, out: &
     }
 }
 
-/// The number of a set: events before its first one since the run's first, divided by the packing factor.
+/// Number of a set: events between the run's first event and its own, divided by the packing factor.
 pub(super) type SetNumber = u64;
 
-/// What is known of a set.
+/// Known state of a set.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Known {
-    /// Nothing: it would be new.
+    /// Not known: it would be new.
     New,
     /// It is in assembly, in this slot.
     Open(u16),
@@ -487,21 +489,21 @@ pub(super) enum Known {
     Complete,
     /// It was finished without everything.
     Incomplete,
-    /// There was no room for it.
+    /// It was refused for lack of room.
     Refused(Cause),
-    /// It lies before everything that is remembered.
+    /// It lies before the window.
     Past,
 }
 
 const NO_SET: SetNumber = SetNumber::MAX;
 
-/// A ring of places over the numbers of sets.
+/// A ring of places over set numbers.
 ///
-/// Which sets are known: the newest ones, each in a place of its own, so that none is searched for.
+/// It holds the state of the newest sets, each in its own place, so that no search is needed.
 #[derive(Debug)]
 pub(super) struct Window {
     places: Box<[(SetNumber, Known)]>,
-    /// For each place which sources had come when the set was finished incomplete.
+    /// For each place: the sources that had arrived when the set was finished incomplete.
     came: Box<[u64]>,
     words: usize,
     /// One past the newest set.
@@ -524,7 +526,7 @@ impl Window {
         self.end
     }
 
-    /// Number of sets that can be told apart.
+    /// Returns the number of sets in the window.
     pub(super) const fn places(&self) -> SetNumber {
         self.places.len() as SetNumber
     }
@@ -533,7 +535,7 @@ impl Window {
         set as usize & (self.places.len() - 1)
     }
 
-    /// What is known of a set.
+    /// Returns the known state of a set.
     #[inline]
     pub(super) fn get(&self, set: SetNumber) -> Known {
         let (number, known) = self.places[self.index(set)];
@@ -546,7 +548,7 @@ impl Window {
         }
     }
 
-    /// The slot of an open set that would have to go for this new one, because it lies too far back.
+    /// Returns the slot of the open set that this new set would push out of the window.
     pub(super) fn open_before(&self, set: SetNumber) -> Option<u16> {
         match self.places[self.index(set)] {
             (number, Known::Open(slot)) if number != set => Some(slot),
@@ -554,14 +556,14 @@ impl Window {
         }
     }
 
-    /// Notes what is known of a set that is not past.
+    /// Sets the state of a set within the window.
     pub(super) fn set(&mut self, set: SetNumber, known: Known) {
         let index = self.index(set);
         self.places[index] = (set, known);
         self.end = self.end.max(set + 1);
     }
 
-    /// A set was finished without everything; which sources had come?
+    /// Records an incomplete set and the sources that had arrived.
     pub(super) fn set_incomplete(&mut self, set: SetNumber, came: impl Iterator<Item = bool>) {
         self.set(set, Known::Incomplete);
         let start = self.index(set) * self.words;
@@ -572,7 +574,7 @@ impl Window {
         }
     }
 
-    /// Whether a source had come when a set was finished incomplete.
+    /// Whether a source had arrived when a set was finished incomplete.
     pub(super) fn had_come(&self, set: SetNumber, source: u16) -> bool {
         let word = self.index(set) * self.words + usize::from(source) / 64;
         self.came[word] >> (source % 64) & 1 == 1

@@ -1,4 +1,4 @@
-//! The sources of a flow: which one sent a packet, which take part, and what is counted of each.
+//! The sources of a flow: finds the source of a packet, and holds masks and counts per source.
 
 use super::config::FlowConfig;
 use super::set::{Range, SetNumber};
@@ -11,7 +11,7 @@ use ropewalk_memory::Payload;
 use ropewalk_terms::{Cause, EventKey, Instant, SourceId};
 use ropewalk_wire::mep::{FRAGMENT_HEADER_BYTES, FragmentHeader, MEP_HEADER_BYTES};
 
-/// From where packets come.
+/// Address of a source.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Address {
     /// The sender's address.
@@ -21,17 +21,17 @@ pub struct Address {
 }
 
 impl Address {
-    /// Any port of this address.
+    /// Any port of this IP address.
     pub const fn of(ip: Ipv4Addr) -> Self {
         Self { ip, port: 0 }
     }
 
-    /// Whether ports distinguish sources too: if at least one address has a port.
+    /// Whether ports distinguish sources too: at least one address has a port.
     pub(super) fn tells_ports(mut sources: impl Iterator<Item = Self>) -> bool {
         sources.any(|address| address.port != 0)
     }
 
-    /// Address and port as one number.
+    /// Returns address and port as one number.
     #[inline]
     pub(super) const fn number(self, by_port: bool) -> u64 {
         let port = if by_port { self.port } else { 0 };
@@ -45,12 +45,12 @@ impl fmt::Display for Address {
     }
 }
 
-/// Marks a vacant place; no address has this number.
+/// Marks an empty place; no address has this number.
 const VACANT: u64 = u64::MAX;
-/// In the place of the index of a source that is masked; there are fewer sources than that.
+/// Index of masked sources; there are fewer sources than this.
 const MASKED: u16 = u16::MAX;
 
-/// The index of every source, by its address: at most half full, so that a search ends soon.
+/// Hash table from addresses to source indices. It is at most half full, so that searches are short.
 #[derive(Debug)]
 pub(super) struct SourceTable {
     places: Box<[(u64, u16)]>,
@@ -72,7 +72,7 @@ impl SourceTable {
         table
     }
 
-    /// The source at this address.
+    /// Returns the source at this address.
     ///
     /// # Errors
     /// [`Cause::UnknownSource`] and [`Cause::Masked`].
@@ -86,10 +86,10 @@ impl SourceTable {
         }
     }
 
-    /// Where the number is, or would be.
+    /// Returns the place of the number, or where it would be.
     #[inline]
     fn place(&self, number: u64) -> usize {
-        // Fibonacci hashing: neighbouring addresses come to lie apart.
+        // Fibonacci hashing spreads neighbouring addresses.
         let mut place = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize;
         while self.places[place].0 != number && self.places[place].0 != VACANT {
             place = (place + 1) & (self.places.len() - 1);
@@ -98,47 +98,48 @@ impl SourceTable {
     }
 }
 
-/// Packets in a row behind a source's newest one that show a restart. Fewer may have come twice or overtaken each other.
+/// Number of consecutive packets behind a source's newest one that prove a restart. Fewer may be duplicates or out of
+/// order.
 const PROOF: u8 = 8;
 
-/// A source started its numbering again.
+/// A restart of a source's numbering.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Recount {
-    /// First event of its newest packet before, as in the packet.
+    /// First event of its newest packet before the restart, as in the packet.
     pub from: u32,
-    /// First event of the first packet afterwards.
+    /// First event of the first packet after the restart.
     pub to: u32,
 }
 
-/// How far the numbers of one source have come. Numbers are first events of packets and wrap. A source may start its numbering
-/// again in mid-run:
+/// Progress of one source's numbers. Numbers are first events of packets and wrap. A source may restart its numbering
+/// during the run:
 ///
 /// ```text
 ///   newest 800 |   0   10 ..  70    eight packets in a row behind the newest one, ascending: the source restarted
 ///   run at 880 |  80 .. 810 820     810 lags behind the run by as much as the counter was set back: out of sync
 ///   run at 1990 | 1990              as close to the run as before the restart: in sync again
 /// ```
-/// A packet holds nothing but its number that says where it belongs, so the packets of a restarted source are dropped. Only other
-/// sources show how far the run has come: a source that is alone is in sync again with the number behind its newest one.
+/// Only the number of a packet says where it belongs, so the packets of a restarted source are dropped. Only other
+/// sources show the progress of the run: a source that is alone is in sync again with the number after its newest one.
 #[derive(Copy, Clone, Debug, Default)]
 pub(super) struct SourceNumbers {
-    /// The newest one that has a place.
+    /// The newest number that was placed.
     newest: Option<u32>,
-    /// Packets in a row behind it, ascending, and the first and the last of their numbers.
+    /// Number of consecutive ascending packets behind it, and the first and the last of their numbers.
     in_a_row: u8,
     behind: (u32, u32),
-    /// How far it lagged behind the run when the first of them came.
+    /// How far it lagged behind the run at the first of them.
     lag: i32,
     is_out_of_sync: bool,
 }
 
-/// How far a number lies ahead of another one.
+/// Returns how far a number lies ahead of another one.
 const fn ahead(number: u32, of: u32) -> i32 {
     number.wrapping_sub(of) as i32
 }
 
 impl SourceNumbers {
-    /// A packet got its place.
+    /// Records that a packet was placed.
     #[inline]
     pub(super) fn placed(&mut self, number: u32) {
         self.in_a_row = 0;
@@ -147,7 +148,8 @@ impl SourceNumbers {
         }
     }
 
-    /// A packet of a set that is past, or that had one, where the run has come to `run`. Returns the restart that it proves.
+    /// Records a packet of a past set, or of a set that already had one; the run has reached `run`. Returns a proven
+    /// restart.
     pub(super) fn refused(&mut self, number: u32, run: u32) -> Option<Recount> {
         let newest = self.newest?;
         if ahead(number, newest) > 0 {
@@ -163,7 +165,8 @@ impl SourceNumbers {
         self.is_out_of_sync.then_some(Recount { from: newest, to: self.behind.0 })
     }
 
-    /// Whether a packet cannot be placed since its source restarted. One that is about as close to the run as before ends that.
+    /// Whether a packet cannot be placed because its source restarted. A packet about as close to the run as before
+    /// ends that.
     #[inline]
     pub(super) fn is_out_of_sync(&mut self, number: u32, run: u32) -> bool {
         self.is_out_of_sync && !self.comes_back(number, run)
@@ -179,44 +182,45 @@ impl SourceNumbers {
     }
 }
 
-/// The sets at which a source was masked and took part again, in turns.
+/// The sets at which a source was masked and unmasked, alternately.
 type Turns = ArrayVec<SetNumber, { ReportEntry::MOST_TURNS }>;
 
-/// The first turn of a source without turns.
+/// The first turn of a source that was never masked.
 const NEVER: SetNumber = SetNumber::MAX;
 
-/// The sets in which sources of a flow take no part. Sources can be masked and unmasked in mid-run.
+/// The sets in which sources of a flow do not participate. Sources can be masked and unmasked during the run.
 ///
 /// ```text
 ///  number of the set     0 ... 11     12 ... 30     31 ...
 ///  the source          takes part      masked     takes part       its turns: 12, 31
 /// ```
-/// A turn is one past the newest set that was seen when it was said. So a set in assembly goes on as it was begun, and
-/// a source's turns say of each event whether the source took part: also of a set before the turn whose packets come
-/// late. A source that was ahead of the others while it was masked takes part again behind the last set of which it was
+/// A turn is one past the newest set that was seen at the command. So a set in assembly is not affected, and the turns
+/// say for each event whether the source participates, also for a set before the turn whose packets arrive late. A
+/// source that was ahead of the others while it was masked participates again after the last set of which it was
 /// refused a packet, so that no set waits for refused packets. Turns of a flow never go back: the state at each set is
-/// the one after some prefix of all turns, and at least one source takes part.
+/// the state after some prefix of all turns, and at least one source participates.
 #[derive(Debug)]
 pub struct Masking {
     first_event: u64,
     packing: u64,
-    /// By source: its first turn, or [`NEVER`]. Separate, since it is read for each packet while any source is masked.
+    /// First turn of each source, or [`NEVER`]. Separate, because it is read for each packet while any source is
+    /// masked.
     first: Box<[SetNumber]>,
     turns: Box<[Turns]>,
-    /// By source: one past the newest set of which a packet was refused since it is masked.
+    /// For each source: one past the newest set of which a packet was refused during its mask.
     refused: Box<[SetNumber]>,
     /// The last turn of any source.
     latest: SetNumber,
-    /// Sources that have turns.
+    /// Sources with turns.
     mentioned: Vec<u16>,
-    /// Sources that are masked now.
+    /// Number of sources that are masked now.
     masked: u16,
-    /// Turns of all sources.
+    /// Number of turns of all sources.
     said: usize,
 }
 
 impl Masking {
-    /// All sources take part.
+    /// Creates the state in which all sources participate.
     pub(super) fn new(config: &FlowConfig) -> Self {
         let sources = config.sources.len();
         Self {
@@ -232,15 +236,14 @@ impl Masking {
         }
     }
 
-    /// From the set `next` on, which is newer than any that was seen, or soon behind it, a source takes no part, or
-    /// takes part again. Has no effect if this is already so, if no source would be left, or if it could not be
-    /// recorded any more.
+    /// Masks or unmasks a source from the set `next` on, which is newer than any that was seen, or soon after it. No
+    /// effect if the source is in that state already, if no source would be left, or if the turn could not be recorded.
     pub(super) fn say(&mut self, source: u16, is_masked: bool, next: SetNumber) {
         let index = usize::from(source);
         let others = self.first.len() - usize::from(self.masked);
         let Some(turns) = self.turns.get_mut(index) else { return };
         match (is_masked, turns.len() % 2 == 1) {
-            // There is room for the end of a mask, too.
+            // Keeps room for the end of the mask.
             (true, false) if others > 1 && turns.remaining_capacity() >= 2 => self.masked += 1,
             (false, true) => self.masked -= 1,
             _ => return,
@@ -254,36 +257,36 @@ impl Masking {
         self.said += 1;
     }
 
-    /// A packet of a masked source was refused, of a set that others soon come to.
+    /// Records a refused packet of a masked source, of a set that the others will reach soon.
     pub(super) fn refuse(&mut self, source: u16, set: SetNumber) {
         let refused = &mut self.refused[usize::from(source)];
         *refused = (set + 1).max(*refused);
     }
 
-    /// Whether a source takes no part in a set.
+    /// Whether a source does not participate in a set.
     #[inline]
     pub(super) fn covers(&self, set: SetNumber, source: u16) -> bool {
         let index = usize::from(source);
         set >= self.first[index] && self.turns[index].iter().take_while(|&&turn| turn <= set).count() % 2 == 1
     }
 
-    /// The sources that take no part in a set.
+    /// Returns the sources that do not participate in a set.
     pub(super) fn left_out(&self, set: SetNumber) -> impl Iterator<Item = u16> + '_ {
         self.mentioned.iter().copied().filter(move |&source| self.covers(set, source))
     }
 
-    /// How many sources are masked now.
+    /// Returns the number of sources that are masked now.
     pub(super) const fn masked(&self) -> u16 {
         self.masked
     }
 
-    /// How many turns all sources had: as long as it is the same, so is everything else.
+    /// Returns the number of turns of all sources; if it is unchanged, so is everything else.
     pub const fn said(&self) -> usize {
         self.said
     }
 
-    /// The sources that were ever masked, by their place in the configuration, with the events at which each was masked and took part
-    /// again, in turns.
+    /// Returns the sources that were ever masked, by their index in the configuration, with the events at which each
+    /// was masked and unmasked, alternately.
     pub fn turns(&self) -> impl Iterator<Item = (u16, impl Iterator<Item = EventKey> + '_)> + '_ {
         self.mentioned.iter().map(|&source| {
             let turns = self.turns[usize::from(source)].iter();
@@ -292,31 +295,31 @@ impl Masking {
     }
 }
 
-/// The histograms of one source that a user has asked for.
+/// The configured histograms of one source.
 ///
-/// A packet is counted once it has found its place. Packets that are refused, or dropped because their source is masked, are in no
-/// histogram. The cost is one walk through the fragments of each packet of a source that has a histogram.
+/// A packet is counted once it is placed. Refused packets and packets of masked sources are in no histogram. The cost
+/// is one scan of the fragments of each packet of a source with a histogram.
 #[derive(Debug)]
 pub(super) struct SourceHistograms {
     histograms: Box<[Histogram]>,
-    /// When the packet before came.
+    /// When the previous packet arrived.
     came: Option<Instant>,
 }
 
 impl SourceHistograms {
-    /// Those of these sources, in their order; nothing where none has any.
+    /// Creates the histograms of these sources in their order; empty if there are none.
     pub(super) fn of(configs: &[HistogramConfig], sources: impl Iterator<Item = SourceId>) -> Box<[Self]> {
         let new = |source| Self { histograms: Histogram::all_of(configs, source), came: None };
         let all: Vec<Self> = sources.map(new).collect();
         if all.iter().all(|source| source.histograms.is_empty()) { Box::default() } else { all.into_boxed_slice() }
     }
 
-    /// The histograms of the source.
+    /// Returns the histograms of the source.
     pub(super) const fn all(&self) -> &[Histogram] {
         &self.histograms
     }
 
-    /// Counts a packet that was checked. A fragment without bytes does not count: it is not found in its event either.
+    /// Counts a checked packet. Fragments of size 0 do not count, since they are not part of their events either.
     pub(super) fn fill(&mut self, packet: &Payload, now: Instant) {
         let before = self.came.replace(now);
         for histogram in &mut self.histograms {
@@ -334,7 +337,7 @@ impl SourceHistograms {
     }
 }
 
-/// Where the fragments of a packet begin and how many bytes they have; those without any are left out.
+/// Returns offset and size of the fragments of a packet, without those of size 0.
 fn fragments(packet: &Payload) -> impl Iterator<Item = (usize, usize)> {
     let mut at = MEP_HEADER_BYTES;
     let all = core::iter::from_fn(move || {

@@ -1,15 +1,15 @@
-//! The throttle: it asks for fewer triggers before anything must be dropped.
+//! The throttle: asks for fewer triggers before data must be dropped.
 //!
 //! ```text
 //!  0 ------------------------------ warning -------------- busy ------------ capacity
 //!                                      |<---- headroom ---->|<--- headroom --->|      headroom = latency x rate x size
 //!                 ready again, a quarter of it below each mark
 //! ```
-//! Packets in flight when the trigger is asked to stop still need room: that is the headroom. The state is absolute
-//! and repeated; a trigger that does not hear it assumes busy.
+//! Packets in flight at the request to stop still need room: the headroom. The state is absolute and repeated; a
+//! trigger that does not hear it assumes busy.
 //!
-//! Run control holds the trigger in the same way, before the run begins and while it is paused: the state is busy, and
-//! packets in flight are accepted as before. That time is neither live nor dead.
+//! Run control holds the trigger in the same way, before the run begins and during a pause: the state is busy, and
+//! packets in flight are accepted as before. That time counts neither as live nor as dead.
 
 use super::config::GatewayConfigError;
 use core::time::Duration;
@@ -18,40 +18,40 @@ use ropewalk_terms::{Incarnation, Instant};
 use ropewalk_wire::gateway::{self, ThrottleState};
 use ropewalk_wire::mep::MepRequest;
 
-/// How much comes in so long: what there must be room for when the trigger is asked to stop.
+/// Returns the data that arrive within the latency: the room needed when the trigger is asked to stop.
 pub fn headroom(latency: Duration, rate_hz: f64, size: f64) -> u64 {
     (latency.as_secs_f64() * rate_hz * size).ceil() as u64
 }
 
-/// How full a queue is in which packets wait before they are received, in any unit that its owner chooses.
+/// Fill level of a queue in which packets wait before they are received, in any unit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct ReceiveQueue {
-    /// What waits.
+    /// Used room.
     pub used: u64,
-    /// How much can wait before packets are lost.
+    /// Room until packets are lost.
     pub room: u64,
-    /// What one of the longest packets is counted as.
+    /// Size of a packet of maximum length in this unit.
     pub packet: u64,
 }
 
-/// When a gateway asks for fewer triggers.
+/// Settings of a gateway's throttle.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ThrottleConfig {
-    /// How long it takes until no more comes.
+    /// Time from the request to stop until no more packets come.
     pub latency: Duration,
-    /// How long packets come behind that if the gateway has no chance to ask, since its thread has none: as long as a trigger
-    /// believes a gateway that it does not hear. They wait where they are received.
+    /// Additional time during which packets come if the gateway's thread cannot run and send a request: as long as a
+    /// trigger trusts a gateway that it does not hear. These packets wait in the receive queue.
     pub silence: Duration,
-    /// How often the state is said.
+    /// Interval at which the state is sent.
     pub repeat: Duration,
-    /// For each flow how many events come in a second at most, to this input queue.
+    /// Maximum number of events per second of each flow at this input queue.
     pub event_rates_hz: Vec<f64>,
-    /// How many bytes come in a second at most.
+    /// Maximum number of bytes per second.
     pub bytes_per_second: f64,
 }
 
 impl Default for ThrottleConfig {
-    /// After 1 ms no more comes; the state is said every 10 ms. Of rates nothing is known: an eighth of the room is left.
+    /// A latency of 1 ms, a state every 10 ms, and unknown rates: an eighth of the room is headroom.
     fn default() -> Self {
         let (latency, repeat) = (Duration::from_millis(1), Duration::from_millis(10));
         Self { latency, silence: Duration::ZERO, repeat, event_rates_hz: Vec::new(), bytes_per_second: 0.0 }
@@ -65,58 +65,58 @@ impl ThrottleConfig {
         if are_rates && !self.repeat.is_zero() { Ok(()) } else { Err(GatewayConfigError::Throttle) }
     }
 
-    /// The headroom in sets of a flow.
+    /// Returns the headroom in sets of a flow.
     pub(super) fn sets(&self, flow: usize, packing: u16, capacity: u64) -> u64 {
         let rate = self.event_rates_hz.get(flow).copied().unwrap_or_default();
-        // One set more: a set that is only begun takes all of its room.
+        // One more set: a set that has only begun takes all of its room.
         let sets = headroom(self.latency, rate, 1.0 / f64::from(packing)) + 1;
         if rate > 0.0 { sets } else { capacity.div_ceil(8) }
     }
 
-    /// The headroom in bytes.
+    /// Returns the headroom in bytes.
     pub(super) fn bytes(&self, capacity: u64) -> u64 {
         let bytes = headroom(self.latency, self.bytes_per_second, 1.0);
         if bytes > 0 { bytes } else { capacity.div_ceil(8) }
     }
 
-    /// The headroom of a receive queue. At most half of it: a gateway that had to leave more would be busy over the first packets
-    /// that wait.
+    /// Returns the headroom of a receive queue, at most half of it: with more headroom, the gateway would be busy as
+    /// soon as a few packets wait.
     pub(super) fn queue(&self, wanted: Option<u64>, room: u64) -> u64 {
         wanted.unwrap_or_else(|| room.div_ceil(8)).min(room / 2)
     }
 }
 
-/// How full something is, and how often and how long it stopped the trigger.
+/// Fill level of a resource, and how often and how long it stopped the trigger.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Level {
-    /// How much there can be.
+    /// Capacity.
     pub capacity: u64,
-    /// What must be left when the trigger is asked to stop.
+    /// Free room that is needed when the trigger is asked to stop.
     pub headroom: u64,
-    /// How much there is.
+    /// Used room.
     pub used: u64,
-    /// What that means.
+    /// The resulting state.
     pub state: ThrottleState,
-    /// How long it was a reason for the trigger to stop. Several can be one at the same time.
+    /// How long it stopped the trigger. Several levels can stop it at the same time.
     pub dead: Duration,
-    /// How often it became one.
+    /// How often it stopped the trigger.
     pub stops: u64,
 }
 
 impl Level {
-    /// Nothing is used.
+    /// Creates an unused level.
     pub const fn new(capacity: u64, headroom: u64) -> Self {
         let (used, state, dead) = (0, ThrottleState::Ready, Duration::ZERO);
         Self { capacity, headroom, used, state, dead, stops: 0 }
     }
 
-    /// How much may be added until the trigger is asked to stop; negative where that is over.
+    /// Returns the room until the trigger is asked to stop; negative beyond that.
     pub(super) const fn left(&self) -> i64 {
         self.capacity as i64 - self.headroom as i64 - self.used as i64
     }
 
     fn next_state(&self, used: u64) -> ThrottleState {
-        // However large the headroom, an empty queue never stops the trigger.
+        // Whatever the headroom, an empty queue never stops the trigger.
         let busy = self.capacity.saturating_sub(self.headroom).max(1);
         let warning = busy.saturating_sub(self.headroom);
         let again = self.headroom.div_ceil(4).min(busy - 1);
@@ -135,14 +135,14 @@ impl Level {
     }
 }
 
-/// Says whether triggers may come.
+/// Decides whether triggers may come.
 #[derive(Debug)]
 pub struct Throttle {
     gateway: u16,
     incarnation: Incarnation,
     repeat: Duration,
     levels: Vec<Level>,
-    /// Reasons that are no levels; each with the time that it stopped the trigger.
+    /// Reasons that are no fill levels, each with the time for which it stopped the trigger.
     out_of_sync: Level,
     error: Level,
     held: Level,
@@ -155,7 +155,7 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// A throttle with these levels, all empty.
+    /// Creates a throttle with these levels, all empty.
     pub fn new(gateway: u16, incarnation: Incarnation, config: &ThrottleConfig, levels: Vec<Level>) -> Self {
         let alarm = Level::new(1, 0);
         Self {
@@ -175,7 +175,7 @@ impl Throttle {
         }
     }
 
-    /// How full a level is now.
+    /// Sets the use of a level.
     pub fn observe(&mut self, index: usize, used: u64, now: Instant) {
         self.pass(now);
         if let Some(level) = self.levels.get_mut(index) {
@@ -186,7 +186,7 @@ impl Throttle {
         self.combine();
     }
 
-    /// How full a level is now whose capacity may have changed.
+    /// Sets the use of a level whose capacity may have changed.
     pub fn observe_sized(&mut self, index: usize, size: Level, used: u64, now: Instant) {
         if let Some(level) = self.levels.get_mut(index) {
             (level.capacity, level.headroom) = (size.capacity, size.headroom);
@@ -194,32 +194,32 @@ impl Throttle {
         self.observe(index, used, now);
     }
 
-    /// Events do not follow one another as they should, or they do again.
+    /// Sets or clears out of sync: event numbers are implausible.
     pub fn set_out_of_sync(&mut self, is_on: bool, now: Instant) {
         self.pass(now);
         self.out_of_sync.switch(is_on, ThrottleState::OutOfSync);
         self.combine();
     }
 
-    /// Something is broken, or it is not any more.
+    /// Sets or clears the error state.
     pub fn set_error(&mut self, is_on: bool, now: Instant) {
         self.pass(now);
         self.error.switch(is_on, ThrottleState::Error);
         self.combine();
     }
 
-    /// Run control stops or resumes triggers.
+    /// Lets run control stop or resume triggers.
     pub fn set_held(&mut self, is_on: bool, now: Instant) {
         self.pass(now);
         self.held.switch(is_on, ThrottleState::Busy);
         self.combine();
     }
 
-    /// Adds the time that has passed to the live or dead time of each level.
+    /// Adds the time since the last call to the live or dead time of each level.
     fn pass(&mut self, now: Instant) {
         let passed = self.since.replace(now).map_or(Duration::ZERO, |since| now.since(since));
         if !self.held.state.is_open() {
-            // Run control holds the trigger: the levels cost no triggers.
+            // While run control holds the trigger, the levels cost no triggers.
             self.held.dead += passed;
             return;
         }
@@ -233,12 +233,12 @@ impl Throttle {
         self.state = worst.max(self.out_of_sync.state).max(self.error.state).max(self.held.state);
     }
 
-    /// The state now.
+    /// Returns the current state.
     pub const fn state(&self) -> ThrottleState {
         self.state
     }
 
-    /// The state, if it is due to be sent: when it changed, and regularly.
+    /// Returns the state if it is due: after a change, and at regular intervals.
     pub fn next_message(&mut self, now: Instant) -> Option<gateway::Throttle> {
         if self.next_deadline() > now {
             return None;
@@ -249,18 +249,18 @@ impl Throttle {
         Some(gateway::Throttle { gateway, incarnation, sequence: self.sequence, state: self.state })
     }
 
-    /// When the state is due to be sent again.
+    /// Returns when the state is due again.
     pub fn next_deadline(&self) -> Instant {
         let same = self.said.filter(|(_, state)| *state == self.state);
         same.map_or(Instant::ZERO, |(at, _)| at.after(self.repeat))
     }
 
-    /// Each level, then the other reasons: out of sync, error, held by run control.
+    /// Returns each level, then the other reasons: out of sync, error, held by run control.
     pub fn levels(&self) -> impl Iterator<Item = &Level> {
         self.levels.iter().chain([&self.out_of_sync, &self.error, &self.held])
     }
 
-    /// How long triggers could come, and how long they could not though they were wanted, as of the last call with a
+    /// Returns how long triggers were possible, and how long they were wanted but stopped, as of the last call with a
     /// time.
     pub const fn live_and_dead(&self) -> (Duration, Duration) {
         (self.live, self.dead)
@@ -280,37 +280,37 @@ impl Level {
 pub enum Naming {
     /// One after the other.
     RoundRobin,
-    /// Gateways that requested packets, one after the other, as often as they requested.
+    /// Gateways that requested packets, in turn, as often as they requested.
     Request,
 }
 
-/// What a trigger is to be.
+/// Configuration of an emulated trigger.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct TriggerConfig {
-    /// How many gateways there are.
+    /// Number of gateways.
     pub gateways: u16,
     /// How they are chosen.
     pub naming: Naming,
-    /// A gateway whose state was not heard for so long is taken for busy.
+    /// A gateway whose state was not heard for this time counts as busy.
     pub silence: Duration,
 }
 
-/// What is known of a gateway.
+/// Known state of a gateway.
 #[derive(Copy, Clone, Debug, Default)]
 struct Destination {
     incarnation: Incarnation,
-    /// Of the last state.
+    /// Sequence number of the last state.
     sequence: u64,
     state: ThrottleState,
     heard: Option<Instant>,
-    /// Of the last request.
+    /// Number of the last request.
     request: u32,
     credit: u64,
 }
 
 /// The emulated trigger of a flow. For each set of events it names the gateway to which all sources send their packets.
 ///
-/// It stops when no gateway has room, and fails safe: a gateway that has been silent for too long counts as full.
+/// It stops when no gateway has room. It fails safe: a gateway that has been silent too long counts as full.
 #[derive(Debug)]
 pub struct Trigger {
     config: TriggerConfig,
@@ -323,7 +323,7 @@ pub struct Trigger {
 }
 
 impl Trigger {
-    /// A trigger that has heard of no gateway yet: it waits.
+    /// Creates a trigger that has heard no gateway yet, and so waits.
     pub fn new(config: TriggerConfig) -> Self {
         Self {
             config,
@@ -336,7 +336,7 @@ impl Trigger {
         }
     }
 
-    /// The gateway of the next set; `None` while no gateway is ready. Repeated calls measure how long that is.
+    /// Returns the gateway of the next set; `None` while no gateway is ready. Repeated calls measure that time.
     pub fn name(&mut self, now: Instant) -> Option<u16> {
         let passed = self.since.replace(now).map_or(Duration::ZERO, |since| now.since(since));
         *(if self.is_open { &mut self.live } else { &mut self.dead }) += passed;
@@ -358,7 +358,8 @@ impl Trigger {
         is_heard && gateway.state.is_open() && is_asked
     }
 
-    /// A gateway says how it is. Older words than the last are ignored; with a new life what it asked for is forgotten.
+    /// Handles the state of a gateway. States older than the last one are ignored; a new incarnation clears its
+    /// requests.
     pub fn on_throttle(&mut self, throttle: &ropewalk_wire::gateway::Throttle, now: Instant) {
         let Some(gateway) = self.gateways.get_mut(usize::from(throttle.gateway)) else { return };
         let is_unseen = is_planted(Flaw::GatewayLifeUnseen) && gateway.heard.is_some();
@@ -373,7 +374,7 @@ impl Trigger {
         (gateway.sequence, gateway.state, gateway.heard) = (throttle.sequence, throttle.state, Some(now));
     }
 
-    /// A gateway asks for packets. A request that comes twice, or after a later one, counts once or not.
+    /// Handles a request for packets. A repeated request, or one older than the last, does not count.
     pub fn on_request(&mut self, gateway: u16, request: &MepRequest) {
         let Some(gateway) = self.gateways.get_mut(usize::from(gateway)) else { return };
         if request.sequence > gateway.request {
@@ -382,7 +383,7 @@ impl Trigger {
         }
     }
 
-    /// How long triggers could come and how long they could not, until the last time a gateway was asked for.
+    /// Returns how long triggers were possible and how long not, until the last call of [`Trigger::name`].
     pub const fn live_and_dead(&self) -> (Duration, Duration) {
         (self.live, self.dead)
     }
