@@ -1,4 +1,4 @@
-//! From assignment to completion: super-fragments are requested and collected, and the event is checked.
+//! From assignment to completion: requests and collects super-fragments, and checks the event.
 
 use super::message::Whereabouts;
 use super::slots::Stage;
@@ -11,7 +11,8 @@ use ropewalk_terms::{Cause, EventKey, Instant, Outcome, Requirement};
 use ropewalk_wire::message::SuperFragmentEntry;
 
 impl Builder {
-    /// The data connection to a readout unit is open: requests (again) the fragments that events still await from it.
+    /// Records that the data connection to a readout unit is open, and requests the fragments that events still await
+    /// from it.
     pub fn readout_connected(&mut self, now: Instant, readout: u16) {
         let Some(peer) = self.peers.get_mut(usize::from(readout)) else { return };
         peer.connected = true;
@@ -22,16 +23,16 @@ impl Builder {
         peer.to_request.extend(awaited.map(|(number, _)| number).take(repeated));
     }
 
-    /// The data connection to a readout unit is lost. It is waited for until the time-out, or until the event
-    /// manager says that the unit is lost.
+    /// Records the loss of the data connection to a readout unit. The unit is waited for until the time-out, or until
+    /// the event manager reports its loss.
     pub fn readout_lost(&mut self, _now: Instant, readout: u16) {
         let Some(peer) = self.peers.get_mut(usize::from(readout)) else { return };
         peer.connected = false;
         peer.to_request.clear();
     }
 
-    /// A super-fragment has come, or the word that the readout unit does not hold one. The payloads are taken out of
-    /// `fragments`; what does not belong to an event that waits for it is counted and left for the caller to drop.
+    /// Processes a super-fragment, or the answer that the readout unit does not hold one. The payloads are moved out of
+    /// `fragments`; fragments of an event that does not wait for them are counted and left for the caller to drop.
     pub fn super_fragment(
         &mut self,
         now: Instant,
@@ -57,7 +58,7 @@ impl Builder {
         self.answered(entry.slot, readout);
     }
 
-    /// Puts an answer's fragments into their places, and the causes of what is missing.
+    /// Stores an answer's fragments, and the causes of missing ones.
     fn store(&mut self, readout: u16, entry: &SuperFragmentEntry, fragments: &mut [Fragment]) {
         let peer = &self.peers[usize::from(readout)];
         let (slot, places, causes) = self.slots.row_mut(entry.slot);
@@ -86,7 +87,7 @@ impl Builder {
         }
     }
 
-    /// Notes why an answer lacks fragments.
+    /// Records why an answer lacks fragments.
     #[cold]
     fn name_not_held(&mut self, readout: u16, entry: &SuperFragmentEntry) {
         let peer = &self.peers[usize::from(readout)];
@@ -100,7 +101,7 @@ impl Builder {
         }
     }
 
-    /// An event is assigned.
+    /// Starts to collect an assigned event.
     pub(super) fn assigned(&mut self, now: Instant, entry: &AssignEntry) {
         if self.assigned_again(entry) {
             return;
@@ -135,7 +136,7 @@ impl Builder {
         }
     }
 
-    /// The event manager says whether a readout unit takes part.
+    /// Records the event manager's report on whether a readout unit takes part.
     pub(super) fn readout_state(&mut self, now: Instant, readout: u16, present: bool) {
         let Some(peer) = self.peers.get_mut(usize::from(readout)) else { return };
         peer.present = present;
@@ -144,7 +145,8 @@ impl Builder {
         }
     }
 
-    /// The next request: each builder unit begins at another readout unit, so that not all ask the same one.
+    /// Returns the next request. Each builder unit begins at another readout unit, so that not all ask the same one
+    /// first.
     pub(super) fn next_request(&mut self) -> Option<(u16, Message)> {
         let Self { peers, slots, config, .. } = self;
         for turn in 0..config.readouts {
@@ -166,7 +168,7 @@ impl Builder {
         None
     }
 
-    /// Readout units that have said nothing at all for too long, or skipped a request, are not waited for.
+    /// Gives up waiting for readout units that have sent nothing for too long, or have skipped a request.
     pub(super) fn give_up_on_the_silent(&mut self, now: Instant) {
         for readout in 0..self.config.readouts {
             let peer = &self.peers[usize::from(readout)];
@@ -184,13 +186,13 @@ impl Builder {
         }
     }
 
-    /// How long a readout unit is waited for that answers nothing at all.
+    /// Time-out for a readout unit that answers nothing at all.
     fn patience(&self) -> Duration {
         self.config.unreachable_timeout.max(self.config.event_timeout)
     }
 
-    /// Does not wait any more for a readout unit where an event assigned at that time `expired`; looks again when
-    /// the oldest of the others may have.
+    /// Gives up waiting for a readout unit for events whose assignment time `expired`; sets the deadline for the oldest
+    /// remaining event.
     fn give_up(&mut self, now: Instant, readout: u16, cause: Cause, expired: impl Fn(Instant) -> bool) {
         let mut oldest: Option<Instant> = None;
         for number in 0..self.slots.len() as u32 {
@@ -209,7 +211,7 @@ impl Builder {
         let peer = &mut self.peers[usize::from(readout)];
         peer.deadline = oldest.map(|oldest| {
             let silent = oldest.max(peer.last_answer).after(patience);
-            // An answer may show meanwhile that one was skipped.
+            // An answer may show in the meantime that a request was skipped.
             if silent > now { silent.min(now.after(timeout)) } else { now.after(timeout) }
         });
     }
@@ -232,9 +234,9 @@ impl Builder {
     }
 }
 
-/// All readout units have answered: is the event complete, and what becomes of it?
+/// Judgement of events after all readout units have answered.
 impl Builder {
-    /// Judges the event in a slot: it is emitted, or ends here.
+    /// Judges the event in a slot: it is emitted or ends here.
     fn collected(&mut self, number: u32) {
         let outcome = self.judge(number);
         let slot = self.slots.at_mut(number);
@@ -263,7 +265,7 @@ impl Builder {
         self.ready.push_back(number);
     }
 
-    /// How the event ends, by what is there and by policy.
+    /// Returns the outcome of the event, by its content and the policy.
     fn judge(&mut self, number: u32) -> Outcome {
         if self.slots.at(number).filled == self.unmasked {
             return Outcome::Complete;
@@ -283,8 +285,8 @@ impl Builder {
         }
     }
 
-    /// Leaves a cause at the places of missing sources that are required, and nowhere else; returns the first. A source that its
-    /// readout unit says is masked is not missing.
+    /// Sets causes for missing required sources only; returns the first. A source that its readout unit reports as
+    /// masked is not missing.
     fn first_missing(&mut self, number: u32) -> Option<Cause> {
         let mut first = None;
         let (_, fragments, causes) = self.slots.row_mut(number);
@@ -309,7 +311,7 @@ impl Builder {
     }
 }
 
-/// The bunch crossing of a fragment as it is compared, where there is one to compare.
+/// Returns the bunch crossing of a fragment for comparison, if it has one.
 fn compared(source: &BuilderSource, fragment: &Fragment, orbit: u16) -> Option<u16> {
     let meta = &fragment.meta;
     if source.bunch_crossing_mask == 0 || !meta.flags.contains(FragmentFlags::HAS_BUNCH_CROSSING) {
@@ -326,7 +328,8 @@ fn agree(one: (&BuilderSource, u16), two: (&BuilderSource, u16)) -> bool {
     one.1 & bits == two.1 & bits
 }
 
-/// Whether every fragment has the same number and is compared in the same way, as nearly always: then all agree.
+/// Whether all fragments have the same number and the same comparison settings, which is the common case: then all
+/// agree.
 fn are_plainly_equal(sources: &[BuilderSource], fragments: &[Option<Fragment>]) -> bool {
     let mut all =
         sources.iter().zip(fragments).filter_map(|(source, fragment)| Some((source, &fragment.as_ref()?.meta)));
@@ -339,8 +342,8 @@ fn are_plainly_equal(sources: &[BuilderSource], fragments: &[Option<Fragment>]) 
     })
 }
 
-/// Flags every fragment whose bunch crossing is not that of the majority, and counts it by place in `mismatches`.
-/// Where there is no majority, the first source in the configured order is right.
+/// Flags every fragment whose bunch crossing differs from the majority, and counts it in `mismatches`. Without a
+/// majority, the first source in the configured order is right.
 fn flag_mismatches(
     config: &BuilderConfig,
     fragments: &mut [Option<Fragment>],

@@ -1,4 +1,4 @@
-//! The builder unit's machine: what it knows, what goes in, what comes out.
+//! The builder unit's state machine: its state, inputs and outputs.
 
 use super::message::{Hints, Recent};
 use super::slots::{Slot, Slots, Stage};
@@ -17,7 +17,7 @@ use ropewalk_terms::{
 };
 use std::collections::VecDeque;
 
-/// What the builder unit wants done.
+/// An action of the builder unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BuilderAction {
     /// Send a message to the event manager.
@@ -29,26 +29,26 @@ pub enum BuilderAction {
         /// The request.
         message: Message,
     },
-    /// Every event of a lumisection has ended, of this builder unit and of all others. Said once and in order, and not before
-    /// each event of it that is here was written or failed.
+    /// All events of a lumisection have ended, here and on all other builder units. Returned once and in order, and not
+    /// before each of its events here was written or failed.
     EndLumisection(LumisectionEnd),
-    /// The configured policy wants the run stopped, for this cause. Said once a run.
+    /// The configured policy stops the run for this cause. Returned once per run.
     StopRun {
-        /// Why.
+        /// The cause.
         cause: Cause,
     },
 }
 
-/// What happened beside the ledger.
+/// Counters outside the ledger.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct BuilderCounts {
-    /// Answers for an event that does not wait for them any more, or of an older attempt: dropped.
+    /// Answers that no event waits for, or of an older attempt: dropped.
     pub stale_answers: u64,
-    /// Assignments of what is in work or done already: acknowledged again where they are a newer attempt.
+    /// Assignments of events that are in work or done: a newer attempt is acknowledged again.
     pub repeated_assignments: u64,
     /// Assignments beyond the granted credit: ignored.
     pub refused_assignments: u64,
-    /// Messages that only other nodes should get: ignored.
+    /// Messages for other kinds of nodes: ignored.
     pub refused_messages: u64,
     /// Fragments of sources that the readout unit does not have.
     pub unknown_fragments: u64,
@@ -56,13 +56,13 @@ pub struct BuilderCounts {
     pub duplicate_fragments: u64,
     /// Fragments of required sources that were missing, by cause.
     pub missing: ByCause,
-    /// Built events with a fragment in doubt.
+    /// Built events with a doubtful fragment.
     pub doubtful: u64,
-    /// Events that could not be written after they had been acknowledged, at a level below `Written`.
+    /// Events that failed to be written after their acknowledgement, at a level below `Written`.
     pub lost_after_acknowledgement: u64,
 }
 
-/// How far the list for a new event manager was sent.
+/// Progress of the list for a new event manager.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Told {
     pub(super) slots: u32,
@@ -75,11 +75,11 @@ pub struct Builder {
     pub(super) config: BuilderConfig,
     pub(super) slots: Slots,
     pub(super) peers: Vec<ReadoutPeer>,
-    /// Places of sources that are not masked.
+    /// Number of unmasked sources.
     pub(super) unmasked: u32,
     pub(super) ready: VecDeque<u32>,
     pub(super) acknowledgements: VecDeque<AcknowledgeEntry>,
-    /// What is said ahead of them: without which readout units events were built.
+    /// Entries to be sent before them: the readout units without which events were built.
     pub(super) lacking: VecDeque<LackingEntry>,
     pub(super) recent: Recent,
     pub(super) hints: Hints,
@@ -88,30 +88,30 @@ pub struct Builder {
     /// By source: fragments whose bunch crossing differed from the majority's, and displaced fragments.
     pub(super) mismatches: Vec<u64>,
     pub(super) displaced: Vec<u64>,
-    /// Freed since the beginning.
+    /// Credit that was freed since the beginning.
     pub(super) freed: Credit,
-    /// What was freed and what was in use when the manager's connection began.
+    /// Freed credit and used credit at the beginning of the manager's connection.
     pub(super) freed_before: Credit,
     pub(super) used_before: Credit,
     pub(super) credit_due: bool,
     pub(super) telling: Option<Told>,
     pub(super) lumisections: KnownLumisections,
-    /// Messages about lumisections for a successor of the event manager.
+    /// Messages about lumisections for a new event manager.
     pub(super) lumisections_due: VecDeque<Message>,
-    /// Lumisections that are over and not reported yet.
+    /// Lumisections that are over and not returned yet.
     pub(super) ended_lumisections: VecDeque<LumisectionEnd>,
     pub(super) stop_run: Option<Cause>,
     pub(super) stop_said: bool,
     pub(super) observer: Option<Observer>,
     pub(super) paused: Option<Cause>,
-    /// Kept for its capacity, as the next one.
+    /// Kept for its capacity, like the next one.
     reached: Vec<u32>,
     holding: Vec<u32>,
 }
 
 impl Builder {
-    /// A builder unit without connections; everything that it will need is allocated here. A watch over synchrony
-    /// that [`BuilderConfig::check`] refuses is left out.
+    /// Creates a builder unit without connections and allocates all memory. A synchrony check that
+    /// [`BuilderConfig::check`] refuses is left out.
     pub fn new(config: BuilderConfig) -> Self {
         let slots = config.slots.max(1);
         let count = slots as usize;
@@ -153,7 +153,7 @@ impl Builder {
         }
     }
 
-    /// The next thing to do; `None` when everything is done until the next input or [`Builder::next_deadline`].
+    /// Returns the next action; `None` until the next input or [`Builder::next_deadline`].
     pub fn poll(&mut self, now: Instant) -> Option<BuilderAction> {
         self.give_up_on_the_silent(now);
         if let Some(cause) = self.stop_run.take() {
@@ -168,29 +168,29 @@ impl Builder {
         self.next_ended_lumisection().map(BuilderAction::EndLumisection)
     }
 
-    /// Emits an event: its slot. The caller writes it, or hands it on, and reports its progress: [`Builder::reached`]. Events that
-    /// the caller does not take yet wait here.
+    /// Emits an event and returns its slot. The caller writes it or passes it on, and reports its progress with
+    /// [`Builder::reached`]. Events that the caller does not take yet wait here.
     pub fn next_event(&mut self) -> Option<u32> {
         let slot = self.ready.pop_front()?;
         self.slots.at_mut(slot).stage = Stage::Emitted;
         Some(slot)
     }
 
-    /// A lumisection that is over and of which no event is here any more.
+    /// Returns a lumisection that is over and has no events here any more.
     fn next_ended_lumisection(&mut self) -> Option<LumisectionEnd> {
         let number = self.ended_lumisections.front()?.number;
         let is_here = self.slots.iter().any(|(_, slot)| slot.lumisection <= number && slot.stage != Stage::Leftover);
         if is_here { None } else { self.ended_lumisections.pop_front() }
     }
 
-    /// How often an event manager began a lumisection that was over here: a successor that had not heard from all
+    /// Number of times that an event manager began a lumisection that was over here: a successor that had not heard all
     /// builder units, or had forgotten it.
     pub const fn contradicted_lumisections(&self) -> u64 {
         self.lumisections.contradicted()
     }
 
-    /// An assigned event that belongs to another lumisection than the one it is counted in, if there is one. Impossible
-    /// with a single event manager; a successor may disagree about where a lumisection begins.
+    /// Returns an assigned event that is counted in the wrong lumisection. Impossible with a single event manager; a
+    /// successor may disagree about where a lumisection begins.
     pub fn misplaced(&self) -> Option<EventKey> {
         let is_misplaced = |slot: &Slot| {
             let is_known = slot.stage != Stage::Leftover && slot.lumisection > self.lumisections.last_ended();
@@ -199,29 +199,29 @@ impl Builder {
         self.slots.iter().find(|(_, slot)| is_misplaced(slot)).map(|(_, slot)| slot.key)
     }
 
-    /// Whether a lumisection is over of which events are still here.
+    /// Whether events of a lumisection that is over are still here.
     pub fn awaits_lumisection(&self) -> bool {
         !self.ended_lumisections.is_empty()
     }
 
-    /// When [`Builder::poll`] must be called even if nothing comes in.
+    /// When [`Builder::poll`] must be called without further input.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.peers.iter().filter_map(|peer| peer.deadline).min()
     }
 
-    /// Bytes of the payloads of an assigned event, as they were announced, and how long ago it was assigned.
+    /// Returns the announced payload bytes of an assigned event and the time since its assignment.
     ///
     /// # Panics
-    /// Where there is no such slot.
+    /// If there is no such slot.
     pub fn size_and_age(&self, now: Instant, slot: u32) -> (u64, Duration) {
         let state = self.slots.at(slot);
         (state.bytes.into(), now.since(state.since))
     }
 
-    /// The event in an emitted slot.
+    /// Returns the event in an emitted slot.
     ///
     /// # Panics
-    /// Where `slot` was never emitted by this builder.
+    /// If this builder never emitted `slot`.
     pub fn event(&self, slot: u32) -> EventView<'_> {
         let state = self.slots.at(slot);
         EventView {
@@ -235,13 +235,13 @@ impl Builder {
         }
     }
 
-    /// An emitted event has come so far. At the configured level it is acknowledged, from `Written` on its payloads
-    /// are let go.
+    /// Records that an emitted event has reached a level. At the configured level it is acknowledged; from `Written` on
+    /// its payloads are dropped.
     pub fn reached(&mut self, now: Instant, slot: u32, level: AcknowledgementLevel) {
         self.all_reached(now, [slot], level);
     }
 
-    /// The same of several events, whose payloads are let go together, which costs less than one after the other.
+    /// The same for several events. Dropping their payloads together costs less than one after the other.
     pub fn all_reached(&mut self, _now: Instant, slots: impl IntoIterator<Item = u32>, level: AcknowledgementLevel) {
         let mut reached = core::mem::take(&mut self.reached);
         reached.clear();
@@ -251,7 +251,7 @@ impl Builder {
         }
         let enough = level >= self.config.level || is_planted(Flaw::AcknowledgedTooEarly);
         for &slot in &reached {
-            // One that is named twice is free by now.
+            // A slot that is named twice is free by now.
             if self.emitted(slot).is_none() {
                 continue;
             }
@@ -266,7 +266,7 @@ impl Builder {
         self.reached = reached;
     }
 
-    /// Lets go of the payloads that are still held of written events.
+    /// Drops the remaining payloads of written events.
     fn let_go(&mut self, written: &[u32]) {
         let mut holding = core::mem::take(&mut self.holding);
         holding.clear();
@@ -281,21 +281,21 @@ impl Builder {
         self.holding = holding;
     }
 
-    /// What was decided of an emitted event that is to be written. Before that it counts as accepted.
+    /// Sets the verdict on an emitted event that is to be written. Before that it counts as accepted.
     pub fn decided(&mut self, slot: u32, verdict: Verdict) {
         if self.emitted(slot).is_some() {
             self.slots.at_mut(slot).verdict = verdict;
         }
     }
 
-    /// Lets go of emitted events that will not be written, each with its verdict: acknowledges them, at any configured
-    /// level, and frees them.
+    /// Discards emitted events that will not be written, each with its verdict: acknowledges them at any configured
+    /// level, and frees their slots.
     pub fn discard(&mut self, _now: Instant, decided: impl IntoIterator<Item = (u32, Verdict)>) {
         let mut holding = core::mem::take(&mut self.holding);
         holding.clear();
         for (slot, verdict) in decided {
             let Some(state) = self.emitted(slot) else { continue };
-            // One that is named twice is let go once.
+            // A slot that is named twice is discarded once.
             if !core::mem::take(&mut self.slots.at_mut(slot).holds_payloads) {
                 continue;
             }
@@ -310,13 +310,13 @@ impl Builder {
         self.holding = holding;
     }
 
-    /// The lowest key of an event that is assigned and was not emitted yet, if there is one.
+    /// Returns the lowest key of the assigned events that were not emitted yet.
     pub fn oldest_unemitted(&self) -> Option<EventKey> {
         let is_waited_for = |slot: &Slot| matches!(slot.stage, Stage::Collecting | Stage::Ready);
         self.slots.iter().filter(|(_, slot)| is_waited_for(slot)).map(|(_, slot)| slot.key).min()
     }
 
-    /// An emitted event could not be written at all: it is dropped with this cause.
+    /// Drops an emitted event that could not be written, with this cause.
     pub fn failed(&mut self, _now: Instant, slot: u32, cause: Cause) {
         let Some(state) = self.emitted(slot) else { return };
         if !state.acknowledged {
@@ -331,17 +331,17 @@ impl Builder {
         self.give_back(slot);
     }
 
-    /// The slot, if its event is with the caller.
+    /// Returns the slot if the caller has its event.
     fn emitted(&self, slot: u32) -> Option<Slot> {
         self.slots.get(slot).filter(|state| matches!(state.stage, Stage::Emitted | Stage::Leftover)).copied()
     }
 
-    /// How the sources stand to each other, where that is watched.
+    /// Returns the synchrony of the sources, if it is checked.
     pub fn synchrony(&self) -> Option<&Synchrony> {
         self.observer.as_ref().map(Observer::machine)
     }
 
-    /// Why no credit is granted, where the watch over synchrony paused the run. What is in work goes on.
+    /// Why no credit is granted, if the synchrony check paused the run. Events in work continue.
     pub const fn paused(&self) -> Option<Cause> {
         self.paused
     }
@@ -352,19 +352,19 @@ impl Builder {
         self.credit_due = true;
     }
 
-    /// The account of events since the run's start. In flight is counted from the slots.
+    /// Returns the account of events since the start of the run. Events in flight are counted from the slots.
     pub fn account(&self) -> EventAccount {
         let mut account = self.ledger;
         account.in_flight = self.slots.iter().filter(|(_, slot)| !slot.acknowledged).count() as u64;
         account
     }
 
-    /// What happened beside the ledger.
+    /// Returns the counters outside the ledger.
     pub const fn counts(&self) -> &BuilderCounts {
         &self.counts
     }
 
-    /// The numbers for the event manager, cumulative since the run's start.
+    /// Returns the numbers for the event manager, cumulative since the start of the run.
     pub fn report(&self) -> impl Iterator<Item = ReportEntry> {
         let account = self.account();
         let refused = self.counts.stale_answers + self.counts.refused_assignments + self.counts.refused_messages;
@@ -389,7 +389,7 @@ impl Builder {
         own.chain(self.doubts())
     }
 
-    /// Fragments in built events whose doubt only the whole event shows, by source.
+    /// Returns the doubtful fragments by source whose doubt only the whole event shows.
     fn doubts(&self) -> impl Iterator<Item = ReportEntry> {
         const SHOWN: [FragmentFlags; 2] = [FragmentFlags::BUNCH_CROSSING_MISMATCH, FragmentFlags::DISPLACED];
         SHOWN.into_iter().zip([&self.mismatches, &self.displaced]).flat_map(|(flag, counts)| {
@@ -400,60 +400,61 @@ impl Builder {
         })
     }
 
-    /// Whether there is no room for further events: every slot holds one, or so many bytes are held that an event more may be too much.
+    /// Whether there is no room for further events: all slots are in use, or so many bytes are held that one more event
+    /// may be too much.
     pub const fn is_full(&self) -> bool {
         let enough = self.config.credit_bytes - self.config.credit_bytes / 8;
         self.slots.in_work() == self.slots.len() || self.slots.held_bytes() >= enough
     }
 
-    /// How many slots hold an event.
+    /// Returns the number of slots in use.
     pub fn in_work(&self) -> usize {
         self.slots.in_work()
     }
 }
 
-/// One readout unit.
+/// State of one readout unit.
 #[derive(Debug, Default)]
 pub(super) struct ReadoutPeer {
-    /// The event manager says that it takes part.
+    /// Whether it takes part, as reported by the event manager.
     pub(super) present: bool,
-    /// Its data connection is open.
+    /// Whether its data connection is open.
     pub(super) connected: bool,
     /// Slots to be requested from it, in order.
     pub(super) to_request: VecDeque<u32>,
-    /// Slots that wait for it.
+    /// Number of slots that wait for it.
     pub(super) awaited: u32,
-    /// When to look whether it has been silent for too long, while something is awaited.
+    /// When to check for its silence, while something is awaited.
     pub(super) deadline: Option<Instant>,
-    /// When it answered last.
+    /// When it last answered.
     pub(super) last_answer: Instant,
-    /// The latest assignment that it answered: it answers in order, so what was assigned long before was skipped.
+    /// The latest assignment that it answered. It answers in order, so an assignment from long before was skipped.
     pub(super) answered_since: Instant,
-    /// The places of its sources that are not masked, in the configured order, with their ids.
+    /// The places of its unmasked sources, in the configured order, with their ids.
     places: Vec<(SourceId, u32)>,
-    /// The same, by id.
+    /// The same, sorted by id.
     by_id: Vec<(SourceId, u32)>,
 }
 
 impl ReadoutPeer {
-    /// A readout unit whose sources have these places; `slots` may wait for it at once.
+    /// Creates a readout unit whose sources have these places; up to `slots` events wait for it at once.
     pub(super) fn new(places: Vec<(SourceId, u32)>, slots: usize) -> Self {
         let mut by_id = places.clone();
         by_id.sort_unstable();
         Self { present: true, to_request: VecDeque::with_capacity(slots), places, by_id, ..Self::default() }
     }
 
-    /// Its places, in the configured order.
+    /// Returns its places in the configured order.
     pub(super) fn places(&self) -> impl Iterator<Item = usize> {
         self.places.iter().map(|&(_, place)| place as usize)
     }
 
-    /// How many of its sources take part.
+    /// Returns the number of its participating sources.
     pub(super) const fn sources(&self) -> usize {
         self.places.len()
     }
 
-    /// The place of a source of its. `hint` is where the last one was found: answers come in order.
+    /// Returns the place of one of its sources. `hint` is the index of the last hit: answers come in order.
     pub(super) fn place_of(&self, source: SourceId, hint: &mut usize) -> Option<usize> {
         if let Some(&(expected, place)) = self.places.get(*hint)
             && expected == source
@@ -465,7 +466,7 @@ impl ReadoutPeer {
         Some(self.by_id[found].1 as usize)
     }
 
-    /// Something more is awaited from it.
+    /// Counts one more awaited slot.
     pub(super) const fn awaits(&mut self, deadline: Instant) {
         if self.awaited == 0 {
             self.deadline = Some(deadline);
@@ -473,7 +474,7 @@ impl ReadoutPeer {
         self.awaited += 1;
     }
 
-    /// Something less is awaited from it.
+    /// Counts one awaited slot less.
     pub(super) const fn awaits_no_more(&mut self) {
         self.awaited -= 1;
         if self.awaited == 0 {
@@ -482,19 +483,19 @@ impl ReadoutPeer {
     }
 }
 
-/// The machine that watches, with its settings for the next run and what it said that the manager has not heard.
+/// The synchrony machine, with its settings for the next run and its changes that the manager has not heard.
 #[derive(Debug)]
 pub(super) struct Observer {
     config: Config,
     machine: Synchrony,
     observations: Vec<Observation>,
-    /// The reference source that the event manager knows.
+    /// The reference source as known to the event manager.
     reference: Option<SourceId>,
     changes: VecDeque<SynchronyState>,
 }
 
 impl Observer {
-    /// A watch over these sources.
+    /// Creates a synchrony check of these sources.
     pub(super) fn new(config: Config) -> Result<Self, ConfigError> {
         let sources = config.sources.len();
         Ok(Self {
@@ -506,7 +507,7 @@ impl Observer {
         })
     }
 
-    /// Forgets everything: a run begins.
+    /// Clears everything for a new run.
     pub(super) fn restart(&mut self) {
         if let Ok(machine) = Synchrony::new(self.config.clone()) {
             self.machine = machine;
@@ -515,8 +516,8 @@ impl Observer {
         self.changes.clear();
     }
 
-    /// Shows an event and flags its fragments of sources that are displaced, and the event in `flags`. Returns the action
-    /// if a source became displaced by it.
+    /// Checks an event. Flags fragments of displaced sources, and the event in `flags`. Returns the action if a source
+    /// became displaced with this event.
     pub(super) fn observe(
         &mut self,
         key: EventKey,
@@ -535,7 +536,7 @@ impl Observer {
         self.machine.observe(key, &self.observations);
         if self.reference != self.machine.reference() {
             self.reference = self.machine.reference();
-            // It agrees with itself. Readers need it to say which source disagrees with most others.
+            // The reference agrees with itself. Readers need it to find the source that disagrees with most others.
             let in_sync = |source| SynchronyState { source, verdict: 1, offset: 0, since: key };
             self.changes.extend(self.reference.map(in_sync));
         }
@@ -551,13 +552,13 @@ impl Observer {
         self.take_changes()
     }
 
-    /// The run ends: judges what there is.
+    /// Concludes the check at the end of the run.
     pub(super) fn conclude(&mut self) {
         self.machine.conclude();
         self.take_changes();
     }
 
-    /// The next verdict that the event manager is to hear.
+    /// Returns the next verdict for the event manager.
     pub(super) fn next_change(&mut self) -> Option<SynchronyState> {
         self.changes.pop_front()
     }

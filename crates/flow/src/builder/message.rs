@@ -1,4 +1,5 @@
-//! Messages between the event manager and a builder unit: assignments, credit, acknowledgements, and what is not released yet.
+//! Messages between the event manager and a builder unit: assignments, credit, acknowledgements, and what is not
+//! released yet.
 
 use super::Builder;
 use super::machine::{Observer, Told};
@@ -53,7 +54,7 @@ impl Builder {
         self.credit_due = true;
     }
 
-    /// The next message for the event manager.
+    /// Returns the next message for the event manager.
     pub(super) fn next_message(&mut self) -> Option<Message> {
         if let Some(message) = self.lumisections_due.pop_front() {
             return Some(message);
@@ -79,7 +80,8 @@ impl Builder {
         Some(Message::Credit(self.credit()))
     }
 
-    /// Granted since the connection began: what was free then, and what was freed since.
+    /// Returns the credit granted since the connection began: the credit that was free then, and the credit freed
+    /// since.
     fn credit(&self) -> Credit {
         let grant = |freed: u64, before: u64, all: u64, used: u64| (freed - before + all).saturating_sub(used);
         Credit {
@@ -93,7 +95,7 @@ impl Builder {
         }
     }
 
-    /// What is in work, then what was acknowledged lately, from where the last message ended.
+    /// Lists the events in work, then the recent acknowledgements, from where the last message ended.
     fn tell_unreleased(&mut self, mut told: Told) -> Unreleased {
         let mut entries: Batch<UnreleasedEntry> = Batch::new();
         let first = told.slots;
@@ -114,7 +116,8 @@ impl Builder {
         Unreleased { entries, more }
     }
 
-    /// A run begins: nothing of the last one is in work any more. What is still being written keeps its slot.
+    /// Starts a run: no event of the last run is in work any more. Events that are still being written keep their
+    /// slots.
     fn start(&mut self) {
         self.abandon();
         for number in 0..self.slots.len() as u32 {
@@ -143,7 +146,7 @@ impl Builder {
         self.resume();
     }
 
-    /// The run ends. After an orderly end nothing is left; what is emitted already may still be written.
+    /// Ends the run. After an orderly end nothing is left; emitted events may still be written.
     fn finish(&mut self) {
         self.abandon();
         if let Some(observer) = &mut self.observer {
@@ -151,7 +154,7 @@ impl Builder {
         }
     }
 
-    /// Drops what is collected or ready.
+    /// Drops events that are being collected or ready.
     fn abandon(&mut self) {
         self.ready.clear();
         for number in 0..self.slots.len() as u32 {
@@ -174,8 +177,9 @@ impl Builder {
         }
     }
 
-    /// An event that is in work or done already is assigned again: its manager had lost this builder.
-    /// It is not built again, and the credit that the manager thinks used is granted again. Whether it was one.
+    /// Handles the assignment of an event that is in work or done, after its manager had lost this builder. The event
+    /// is not built again, and the credit that the manager considers used is granted again. Returns whether it is such
+    /// an event.
     pub(super) fn assigned_again(&mut self, entry: &AssignEntry) -> bool {
         match self.hints.get(entry.key) {
             Some(Whereabouts::Slot(number)) => {
@@ -214,7 +218,7 @@ impl Builder {
         self.credit_due = true;
     }
 
-    /// The event in a slot ends: into the account, to the manager, and into memory.
+    /// Ends the event in a slot: counts it, acknowledges it, and remembers it.
     pub(super) fn acknowledge(&mut self, number: u32) {
         let slot = self.slots.at_mut(number);
         slot.acknowledged = true;
@@ -230,7 +234,7 @@ impl Builder {
         }
     }
 
-    /// The event manager learns which readout units an event lacks before it learns how the event ended.
+    /// Tells the event manager which readout units an event lacks, before its outcome.
     fn tell_lacking(&mut self, place: usize) {
         let Self { recent, lacking, .. } = self;
         let Some(&mut UnreleasedEntry { key, attempt, ending: Some(ending) }) = recent.get_mut(place) else { return };
@@ -239,7 +243,7 @@ impl Builder {
         }
     }
 
-    /// Lets go of the payloads of these slots, each of which holds some.
+    /// Drops the payloads of these slots, each of which holds some.
     pub(super) fn drop_payloads(&mut self, numbers: &[u32]) {
         self.freed.bytes += numbers.iter().map(|&number| u64::from(self.slots.at(number).bytes)).sum::<u64>();
         self.slots.drop_payloads(numbers);
@@ -254,14 +258,13 @@ impl Builder {
     }
 }
 
-/// The last acknowledgements. They are reported to a new event manager, which cannot know what its predecessor
-/// released: events that ended since its last release messages to the readout units, and events in work. Releases go
-/// out in the order of keys, so behind one unfinished event a whole table of events may have ended; all of them fit
-/// here.
+/// The last acknowledgements. A new event manager gets them, because it cannot know what its predecessor released:
+/// events that ended since its last release messages to the readout units, and events in work. Releases are in the
+/// order of keys, so a whole table of events may have ended behind one unfinished event; all of them fit here.
 #[derive(Debug)]
 pub(super) struct Recent {
     entries: Vec<UnreleasedEntry>,
-    /// For each entry one bit for each readout unit: the event was built without it.
+    /// For each entry one bit per readout unit: set if the event was built without it.
     lacking: Box<[u64]>,
     words: usize,
     capacity: usize,
@@ -269,20 +272,20 @@ pub(super) struct Recent {
 }
 
 impl Recent {
-    /// Keeps the last `capacity` acknowledgements of events from so many readout units.
+    /// Keeps the last `capacity` acknowledgements of events from this many readout units.
     pub(super) fn new(capacity: usize, readouts: u16) -> Self {
         let words = usize::from(readouts).div_ceil(64);
         let lacking = vec![0; capacity * words].into_boxed_slice();
         Self { entries: Vec::with_capacity(capacity), lacking, words, capacity, next: 0 }
     }
 
-    /// Forgets everything.
+    /// Clears all entries.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.next = 0;
     }
 
-    /// Replaces the oldest acknowledgement by this one, and returns its place. `lacking` has one bit per readout unit, set if the
+    /// Replaces the oldest acknowledgement, and returns its place. `lacking` has one bit per readout unit, set if the
     /// event was built without it.
     pub(super) fn note(&mut self, key: EventKey, attempt: Attempt, ending: Ending, lacking: Option<&[u64]>) -> usize {
         let entry = UnreleasedEntry { key, attempt, ending: Some(ending) };
@@ -300,31 +303,31 @@ impl Recent {
         place
     }
 
-    /// The readout units that the event at a place was built without.
+    /// Returns the readout units that the event at a place was built without.
     pub(super) fn lacking(&self, place: usize) -> impl Iterator<Item = u16> {
         let words = self.lacking[place * self.words..][..self.words].iter().zip((0..).step_by(64));
-        // Nearly always no bit is set, and this runs once for each event.
+        // In the common case no bit is set, and this runs once per event.
         let words = words.filter(|(word, _)| **word != 0);
         words.flat_map(|(word, first)| (0..64).filter(move |bit| word >> bit & 1 != 0).map(move |bit| first + bit))
     }
 
-    /// The acknowledgement at a place.
+    /// Returns the acknowledgement at a place.
     pub(super) fn get_mut(&mut self, place: usize) -> Option<&mut UnreleasedEntry> {
         self.entries.get_mut(place)
     }
 
-    /// How many there are.
+    /// Returns the number of entries.
     pub(super) const fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// All, from a place on, oldest or newest first as they come.
+    /// Returns all entries, starting at a place, in ring order.
     pub(super) fn from(&self, place: usize) -> impl Iterator<Item = UnreleasedEntry> {
         self.entries.iter().skip(place).copied()
     }
 }
 
-/// Where a key was seen last.
+/// Last known location of a key.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Whereabouts {
     /// In this slot.
@@ -333,23 +336,23 @@ pub(super) enum Whereabouts {
     Recent(usize),
 }
 
-/// Hints where a key is, by its lowest bits. Another key may overwrite a hint: the reader compares the key, and a lost
-/// hint costs no more than building an event twice.
+/// Hints for the location of keys, by their lowest bits. Another key may overwrite a hint: the reader compares the key,
+/// and a lost hint costs no more than building an event twice.
 #[derive(Debug)]
 pub(super) struct Hints(Box<[Option<Whereabouts>]>);
 
 impl Hints {
-    /// Hints for events in `slots` slots and as many recent ones.
+    /// Creates hints for events in `slots` slots and as many recent ones.
     pub(super) fn new(slots: usize) -> Self {
         Self(vec![None; (4 * slots).next_power_of_two()].into_boxed_slice())
     }
 
-    /// Where the key may be.
+    /// Returns the possible location of the key.
     pub(super) fn get(&self, key: EventKey) -> Option<Whereabouts> {
         self.0[self.place(key)]
     }
 
-    /// The key is here now.
+    /// Sets the location of the key.
     pub(super) fn set(&mut self, key: EventKey, whereabouts: Whereabouts) {
         let place = self.place(key);
         self.0[place] = Some(whereabouts);

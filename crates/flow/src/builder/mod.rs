@@ -1,4 +1,4 @@
-//! The builder unit (BU): whole events out of super-fragments, and the watch over sources that slip against each
+//! The builder unit (BU): builds complete events from super-fragments, and detects sources that slip against each
 //! other.
 //!
 //! ```text
@@ -7,8 +7,8 @@
 //!                     v                                                     |
 //!  RU --SuperFragments--> fragments by place --complete? policy, BX--> next_event --> storage
 //! ```
-//! A machine: messages, super-fragments and `now` go in, [`BuilderAction`]s are polled out. An answer names its
-//! slot, so that nothing is searched; slots and their fragment tables are made once and used again.
+//! A state machine: messages, super-fragments and `now` go in, [`BuilderAction`]s come out of `poll`. An answer names
+//! its slot, so that no search is needed; slots and their fragment tables are allocated once and reused.
 
 mod collect;
 mod machine;
@@ -28,14 +28,14 @@ use ropewalk_terms::{AcknowledgementLevel, Attempt, Cause, EventKey, Requirement
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A source as the builder unit knows it.
+/// A source in the configuration of a builder unit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct BuilderSource {
     /// Its id.
     pub id: SourceId,
     /// The readout unit that receives it.
     pub readout: u16,
-    /// Whether an event needs it.
+    /// Whether every event needs it.
     pub requirement: Requirement,
     /// Added to its bunch crossing, modulo the orbit, before it is compared.
     pub bunch_crossing_offset: i16,
@@ -44,63 +44,62 @@ pub struct BuilderSource {
 }
 
 impl BuilderSource {
-    /// A required source whose bunch crossings are compared as they are.
+    /// Creates a required source whose bunch crossings are compared without an offset.
     pub const fn new(id: SourceId, readout: u16) -> Self {
         let requirement = Requirement::Required;
         Self { id, readout, requirement, bunch_crossing_offset: 0, bunch_crossing_mask: 0xfff }
     }
 }
 
-/// What happens to an event that stays incomplete.
+/// Policy for events that stay incomplete.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum IncompletePolicy {
-    /// The event is kept, flagged, and names what is missing.
+    /// Keeps the event with a flag and the missing sources.
     #[default]
     Emit,
-    /// The event is dropped and counted.
+    /// Drops and counts the event.
     Drop,
-    /// The event is kept, and the run stops.
+    /// Keeps the event, and stops the run.
     Stop,
 }
 
-/// The settings of a builder unit.
+/// Configuration of a builder unit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BuilderConfig {
     /// Its index among the builder units: it begins its requests at the readout unit of that number.
     pub index: u16,
-    /// How many readout units are configured.
+    /// Number of configured readout units.
     pub readouts: u16,
-    /// All sources, in the order in which an event lists its fragments.
+    /// All sources, in the order of the fragments in an event.
     pub sources: Vec<BuilderSource>,
-    /// Events in work at once.
+    /// Maximum number of events in work.
     pub slots: u32,
-    /// Keys in the event manager's table: the number of events that may end before an older one does. Only builder units
-    /// can report their outcomes to a successor, so the builder unit keeps them.
+    /// Number of keys in the event manager's table, which is the number of events that may end before an older one
+    /// does. Only builder units can report these outcomes to a successor, so the builder unit remembers as many.
     pub table: u32,
-    /// Bytes of events in work at once, as announced by the readout units.
+    /// Maximum bytes of events in work, as announced by the readout units.
     pub credit_bytes: u64,
-    /// An event for which a readout unit does not answer, though it answers for later ones, is not waited for longer than this. It
-    /// must be longer than what readout units allow their sources, and shorter than the event manager's.
+    /// Time-out for an event if a readout unit does not answer for it but answers for later ones. It must be longer
+    /// than the time that readout units allow their sources, and shorter than the event manager's.
     pub event_timeout: Duration,
-    /// A readout unit that answers nothing at all is waited for this long, or as long as `event_timeout` where that is longer. The
-    /// event manager says earlier that it is dead.
+    /// Time-out for a readout unit that answers nothing at all; `event_timeout` if that is longer. The event manager
+    /// reports a lost unit earlier.
     pub unreachable_timeout: Duration,
-    /// What happens to incomplete events. One without a single fragment is always dropped.
+    /// Policy for incomplete events. An event without fragments is always dropped.
     pub incomplete: IncompletePolicy,
-    /// How far an event must have come before readout units may forget it.
+    /// The level that an event must reach before readout units may release it.
     pub level: AcknowledgementLevel,
-    /// The watch over sources that slip against each other; none: not watched. Its sources must be the same in
-    /// the same order.
+    /// The synchrony check; `None` for no check. Its sources must be the same in the same order.
     pub synchrony: Option<synchrony::Config>,
-    /// Compare the bunch crossings of each event's fragments.
+    /// Whether the bunch crossings of an event's fragments are compared.
     pub check_bunch_crossing: bool,
-    /// Bunch crossings in an orbit, the modulus of the sources' offsets; 0 where they wrap by their masks alone.
+    /// Number of bunch crossings per orbit, the modulus of the sources' offsets; 0 if they wrap by their masks alone.
     pub orbit: u16,
 }
 
 impl BuilderConfig {
-    /// A builder unit that keeps incomplete events and acknowledges written ones.
+    /// Creates the configuration of a builder unit that keeps incomplete events and acknowledges written ones.
     pub const fn new(index: u16, readouts: u16, sources: Vec<BuilderSource>) -> Self {
         Self {
             index,
@@ -119,10 +118,10 @@ impl BuilderConfig {
         }
     }
 
-    /// Checks that the settings make sense together.
+    /// Checks that the settings are consistent.
     ///
     /// # Errors
-    /// The first that does not.
+    /// The first inconsistency.
     pub fn check(&self) -> Result<(), BuilderConfigError> {
         if self.slots == 0 {
             return Err(BuilderConfigError::NoSlots);
@@ -149,16 +148,16 @@ impl BuilderConfig {
     }
 }
 
-/// Settings of a builder unit that make no sense.
+/// Inconsistent settings of a builder unit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BuilderConfigError {
-    /// Nothing could be in work.
+    /// There are no slots.
     #[error("no event may be in work; set slots to at least 1")]
     NoSlots,
-    /// Nothing could be built.
+    /// There are no sources.
     #[error("there is no source that is not masked")]
     NoSources,
-    /// Its fragments would be ambiguous.
+    /// A source is configured twice.
     #[error("source {0} is configured twice")]
     SourceTwice(SourceId),
     /// The source belongs to a readout unit that is not configured.
@@ -169,7 +168,7 @@ pub enum BuilderConfigError {
         /// The readout unit that it names.
         readout: u16,
     },
-    /// The synchrony machine is fed by place.
+    /// The sources of the synchrony check differ from those of the builder unit.
     #[error("the sources that are watched for synchrony are not the builder unit's, in the same order")]
     SynchronySources,
     /// The synchrony machine refuses its settings.
@@ -177,16 +176,16 @@ pub enum BuilderConfigError {
     Synchrony(#[from] synchrony::ConfigError),
 }
 
-/// An emitted event. It is there until its slot has reached `Written`, or has failed.
+/// An emitted event. Valid until its slot has reached `Written`, or has failed.
 #[derive(Copy, Clone, Debug)]
 pub struct EventView<'a> {
-    /// The event.
+    /// Its key.
     pub key: EventKey,
-    /// The attempt that this is.
+    /// Its attempt.
     pub attempt: Attempt,
-    /// The lumisection to which it belongs, from 1.
+    /// Its lumisection, from 1.
     pub lumisection: u32,
-    /// Every required source is there.
+    /// Whether every required source is present.
     pub complete: bool,
     pub(crate) sources: &'a [BuilderSource],
     pub(crate) fragments: &'a [Option<Fragment>],
@@ -194,23 +193,23 @@ pub struct EventView<'a> {
 }
 
 impl<'a> EventView<'a> {
-    /// The fragments, in the order of the configured sources.
+    /// Returns the fragments in the order of the configured sources.
     pub fn fragments(&self) -> impl Iterator<Item = &'a Fragment> + Clone + use<'a> {
         self.fragments.iter().flatten()
     }
 
-    /// The required sources that are missing, and why, in the configured order.
+    /// Returns the missing required sources with causes, in the configured order.
     pub fn missing(&self) -> impl Iterator<Item = (SourceId, Cause)> + Clone + use<'a> {
         let places = self.sources.iter().zip(self.causes);
         places.filter_map(|(source, cause)| cause.map(|cause| (source.id, cause)))
     }
 
-    /// The trigger type of the first fragment that has one; 0 where none has.
+    /// Returns the trigger type of the first fragment that has one; otherwise 0.
     pub fn trigger_type(&self) -> u16 {
         self.fragments().map(|fragment| fragment.meta.trigger_type).find(|&kind| kind != 0).unwrap_or(0)
     }
 
-    /// Bytes of all payloads.
+    /// Returns the size of all payloads in bytes.
     pub fn payload_bytes(&self) -> u64 {
         self.fragments().map(|fragment| u64::from(fragment.meta.length)).sum()
     }

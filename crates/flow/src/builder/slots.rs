@@ -1,18 +1,18 @@
-//! The slots: one row of fragments for each event in work, made once and used again.
+//! The slots: one row of fragments for each event in work, allocated once and reused.
 
 use crate::messages::{Fragment, overwrite};
 use ropewalk_memory::Returns;
 use ropewalk_terms::{Attempt, Cause, EventKey, Instant, Outcome, Verdict};
 use ropewalk_wire::message::FragmentFlags;
 
-/// How far a slot's event has come.
+/// State of a slot.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// There is no event.
+    /// No event.
     Free,
-    /// Readout units are still to answer.
+    /// Waits for answers of readout units.
     Collecting,
-    /// To be emitted.
+    /// Ready to be emitted.
     Ready,
     /// Emitted: the caller has the event.
     Emitted,
@@ -23,35 +23,35 @@ pub(super) enum Stage {
 /// An event in work.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Slot {
-    /// The event.
+    /// Its key.
     pub(super) key: EventKey,
     /// The attempt that will be acknowledged.
     pub(super) attempt: Attempt,
     /// The attempt in which the fragments were requested.
     pub(super) requested_as: Attempt,
-    /// The lumisection to which it belongs.
+    /// Its lumisection.
     pub(super) lumisection: u32,
-    /// How far it has come.
+    /// Its state.
     pub(super) stage: Stage,
-    /// It was acknowledged.
+    /// Whether it was acknowledged.
     pub(super) acknowledged: bool,
-    /// Its payloads are held.
+    /// Whether its payloads are held.
     pub(super) holds_payloads: bool,
-    /// How it ended, from `Ready` on.
+    /// Its outcome, from `Ready` on.
     pub(super) outcome: Outcome,
-    /// What was decided of it; without a filter, that it is kept.
+    /// The verdict on it; without a filter it is accepted.
     pub(super) verdict: Verdict,
-    /// Readout units that have not answered.
+    /// Number of readout units that have not answered.
     pub(super) awaited: u16,
-    /// Readout units of whose fragments there are none in it.
+    /// Number of readout units without fragments in it.
     lacking: u16,
-    /// Fragments that are there.
+    /// Number of its fragments.
     pub(super) filled: u32,
-    /// The flags of all of them.
+    /// The flags of all fragments.
     pub(super) flags: FragmentFlags,
     /// Bytes charged to the credit.
     pub(super) bytes: u32,
-    /// When it was assigned.
+    /// Time of its assignment.
     pub(super) since: Instant,
 }
 
@@ -75,7 +75,7 @@ impl Slot {
     };
 }
 
-/// All slots, and for each one place for each source and two bits for each readout unit.
+/// All slots, each with one place per source and two bits per readout unit.
 #[derive(Debug)]
 pub(super) struct Slots {
     slots: Box<[Slot]>,
@@ -84,16 +84,16 @@ pub(super) struct Slots {
     causes: Box<[Option<Cause>]>,
     awaited: Box<[u64]>,
     lacking: Box<[u64]>,
-    /// By source: references that go back together. Holds nothing between two calls.
+    /// By source: references that are returned together. Empty between two calls.
     returns: Box<[Returns]>,
     sources: usize,
     words: usize,
-    /// Charged to the credit by events whose payloads are held.
+    /// Bytes charged to the credit by events whose payloads are held.
     held_bytes: u64,
 }
 
 impl Slots {
-    /// Slots for events of `sources` fragments from `readouts` units.
+    /// Creates slots for events of `sources` fragments from `readouts` units.
     pub(super) fn new(slots: u32, sources: usize, readouts: u16) -> Self {
         let (count, words) = (slots as usize, usize::from(readouts).div_ceil(64));
         Self {
@@ -110,42 +110,42 @@ impl Slots {
         }
     }
 
-    /// Bytes that are charged to the credit.
+    /// Returns the bytes charged to the credit.
     pub(super) const fn held_bytes(&self) -> u64 {
         self.held_bytes
     }
 
-    /// How many slots there are.
+    /// Returns the number of slots.
     pub(super) const fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// How many hold an event.
+    /// Returns the number of slots in use.
     pub(super) const fn in_work(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// The slot, if there is one of that number.
+    /// Returns the slot with this number, if it exists.
     pub(super) fn get(&self, slot: u32) -> Option<&Slot> {
         self.slots.get(slot as usize)
     }
 
-    /// A slot whose number came from here.
+    /// Returns a slot by a number that was returned from here.
     pub(super) fn at(&self, slot: u32) -> &Slot {
         &self.slots[slot as usize]
     }
 
-    /// A slot whose number came from here.
+    /// Returns a slot by a number that was returned from here.
     pub(super) fn at_mut(&mut self, slot: u32) -> &mut Slot {
         &mut self.slots[slot as usize]
     }
 
-    /// The slots that hold an event, in the order of their numbers.
+    /// Returns the slots in use, in the order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Slot)> {
         (0..).zip(&self.slots).filter(|(_, slot)| slot.stage != Stage::Free)
     }
 
-    /// Takes a free slot for an event that begins to be collected.
+    /// Takes a free slot for an event that is to be collected.
     pub(super) fn take(&mut self, now: Instant, key: EventKey, attempt: Attempt, bytes: u32) -> Option<u32> {
         let slot = self.free.pop()?;
         self.held_bytes += u64::from(bytes);
@@ -162,7 +162,7 @@ impl Slots {
         Some(slot)
     }
 
-    /// Lets go of the payloads of these slots. What one source sent of several events often lies in one block.
+    /// Drops the payloads of these slots. A source's fragments of several events often lie in one block.
     pub(super) fn drop_payloads(&mut self, slots: &[u32]) {
         for &slot in slots {
             self.held_bytes = self.held_bytes.saturating_sub(u64::from(self.at(slot).bytes));
@@ -178,7 +178,7 @@ impl Slots {
         self.returns.fill_with(Returns::default);
     }
 
-    /// The slot is free again. Its payloads must be dropped.
+    /// Frees the slot, whose payloads must be dropped already.
     pub(super) fn give_back(&mut self, slot: u32) {
         let range = self.range(slot);
         self.causes[range].fill(None);
@@ -190,23 +190,23 @@ impl Slots {
         self.free.push(slot);
     }
 
-    /// The fragments by source; `None` if the source has none.
+    /// Returns the fragments by source; `None` for a source without one.
     pub(super) fn fragments(&self, slot: u32) -> &[Option<Fragment>] {
         &self.fragments[self.range(slot)]
     }
 
-    /// Why a source has no fragment, by place, where that is known.
+    /// Returns the known causes of missing fragments, by place.
     pub(super) fn causes(&self, slot: u32) -> &[Option<Cause>] {
         &self.causes[self.range(slot)]
     }
 
-    /// Fragments and causes of one slot together.
+    /// Returns slot, fragments and causes together.
     pub(super) fn row_mut(&mut self, slot: u32) -> (&mut Slot, &mut [Option<Fragment>], &mut [Option<Cause>]) {
         let range = self.range(slot);
         (&mut self.slots[slot as usize], &mut self.fragments[range.clone()], &mut self.causes[range])
     }
 
-    /// The readout unit has to answer.
+    /// Marks the readout unit as awaited.
     pub(super) fn await_answer(&mut self, slot: u32, readout: u16) {
         let (word, bit) = self.bit(slot, readout);
         if self.awaited[word] & bit == 0 {
@@ -215,13 +215,13 @@ impl Slots {
         }
     }
 
-    /// Whether the readout unit has to answer.
+    /// Whether the readout unit is awaited.
     pub(super) fn is_awaited(&self, slot: u32, readout: u16) -> bool {
         let (word, bit) = self.bit(slot, readout);
         self.awaited[word] & bit != 0
     }
 
-    /// The readout unit has answered or is not waited for any more.
+    /// Marks the readout unit as no longer awaited.
     pub(super) fn answered(&mut self, slot: u32, readout: u16) {
         let (word, bit) = self.bit(slot, readout);
         if self.awaited[word] & bit != 0 {
@@ -230,21 +230,21 @@ impl Slots {
         }
     }
 
-    /// No readout unit has to answer for this event any more.
+    /// Marks all readout units as no longer awaited.
     pub(super) fn await_none(&mut self, slot: u32) {
         let words = self.words_of(slot);
         self.awaited[words].fill(0);
         self.slots[slot as usize].awaited = 0;
     }
 
-    /// The event will have nothing of this readout unit, which did not answer or said that it holds nothing.
+    /// Records that the event has nothing of this readout unit, which did not answer or reported that it holds nothing.
     pub(super) fn lack(&mut self, slot: u32, readout: u16) {
         let (word, bit) = self.bit(slot, readout);
         self.slots[slot as usize].lacking += u16::from(self.lacking[word] & bit == 0);
         self.lacking[word] |= bit;
     }
 
-    /// One bit per readout unit, set if the event has nothing of it; `None` if it lacks no unit.
+    /// Returns one bit per readout unit, set if the event has nothing of it; `None` if no unit is lacking.
     pub(super) fn lacking(&self, slot: u32) -> Option<&[u64]> {
         (self.at(slot).lacking > 0).then(|| &self.lacking[self.words_of(slot)])
     }

@@ -29,7 +29,8 @@ impl Patience {
         self.unreachable > self.event && now >= link.last_heard.after(self.event / SIGN_OF_LIFE)
     }
 
-    /// When it is not waited for any longer, where the event waits since `since`, and nothing more comes from it until then.
+    /// When it is not waited for any longer, where the event waits since `since`, and nothing more comes from it until
+    /// then.
     fn ends(self, link: &ReadoutLink, since: Instant) -> Option<Instant> {
         let begin = link.quiet_since?.max(since);
         let end = begin.after(self.event);

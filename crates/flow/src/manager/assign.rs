@@ -265,8 +265,8 @@ impl Manager {
         release
     }
 
-    /// Makes a batch of what has ended: ranges of consecutive keys that ended the same way for all, and single ones that
-    /// some readout unit is lacking in. False if nothing has.
+    /// Makes a batch of what has ended: ranges of consecutive keys that ended the same way for all, and single ones
+    /// that some readout unit is lacking in. False if nothing has.
     fn fill_release(&mut self, now: Instant) -> bool {
         if self.releases.ended.is_empty() {
             return false;

@@ -1,4 +1,4 @@
-//! What the manager knows about each readout unit and each builder unit, and the arithmetic of credit.
+//! The manager's state of each readout unit and builder unit, and the arithmetic of credit.
 
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
@@ -6,57 +6,57 @@ use ropewalk_terms::{EventKey, Incarnation, Instant};
 use ropewalk_wire::message::{AnnounceEntry, Credit};
 use std::collections::VecDeque;
 
-/// How often a readout unit that waits for none of its sources learns of new events, at most.
+/// Minimum interval at which a readout unit that waits for none of its sources is told of new events.
 const FOLLOWING: Duration = Duration::from_millis(1);
 
-/// One readout unit. Bounds are exclusive: `settled` is the first key that is not settled.
+/// State of one readout unit. Bounds are exclusive: `settled` is the first key that is not settled.
 #[derive(Debug)]
 pub(super) struct ReadoutLink {
-    /// It is connected.
+    /// Whether it is connected.
     pub(super) present: bool,
-    /// The life in which it was seen last.
+    /// Its last known incarnation.
     pub(super) incarnation: Option<Incarnation>,
     /// Everything below this key is settled there.
     pub(super) settled: EventKey,
-    /// It announced nothing at or above this key.
+    /// All announced keys are below this one.
     pub(super) announced: EventKey,
-    /// Below this key it is not waited for: it was silent for too long.
+    /// It is no longer waited for below this key, because it was silent for too long.
     pub(super) left_out: EventKey,
-    /// Up to this key the unit knows that events exist; and when it was last told so.
+    /// The key up to which the unit knows that events exist, and when it was last told.
     pub(super) told: (EventKey, Instant),
-    /// Announced further ahead than the table reaches; in key order.
+    /// Announcements beyond the reach of the table, in key order.
     pub(super) waiting: VecDeque<AnnounceEntry>,
-    /// Since when the first of `waiting` waits.
+    /// When the first of `waiting` arrived.
     pub(super) waiting_since: Instant,
-    /// Since when it holds nothing unreleased and says nothing. None while it holds something: then it may be
-    /// silent because it is full, and back-pressure is not absence.
+    /// Since when it holds nothing unreleased and sends nothing; `None` while it holds something. Then it may be silent
+    /// because it is full, and back-pressure is not absence.
     pub(super) quiet_since: Option<Instant>,
-    /// When anything came from it last.
+    /// When it was last heard.
     pub(super) last_heard: Instant,
-    /// It is connected, and nothing comes from it.
+    /// Whether it is connected and sends nothing.
     pub(super) unreachable: bool,
-    /// Where it began, if an earlier life of it had taken part that this event manager, a successor, knows nothing of.
+    /// Where it began, if an earlier incarnation had taken part that this event manager, a successor, does not know.
     pub(super) untold_before: Option<EventKey>,
     /// Its answer to the question for the highest key.
     pub(super) highest: Option<EventKey>,
-    /// It announced something in this run.
+    /// Whether it has announced something in this run.
     pub(super) heard: bool,
-    /// In some life it has reported to this event manager how far the run had come before.
+    /// Whether any of its incarnations has reported the progress of the run before this event manager.
     pub(super) has_told: bool,
-    /// It was asked to announce everything again. Until it answers the question behind that, what it says is no proof
-    /// that nothing lies below: only the highest settled bound is kept here.
+    /// Set after it was asked to announce everything again. Until it answers the following question, its messages do
+    /// not prove that nothing lies below; only the highest settled bound is kept here.
     pub(super) repeats: Option<EventKey>,
-    /// It waits for none of its sources: what others hold it settles as soon as it hears of that.
+    /// Whether it waits for none of its sources: it settles events of others as soon as it hears of them.
     pub(super) follows: bool,
-    /// It said that it is finished.
+    /// Whether it has finished.
     pub(super) finished: bool,
 }
 
 impl ReadoutLink {
-    /// Announcements beyond the table's reach for which no memory is needed later.
+    /// Initial capacity for announcements beyond the reach of the table.
     const WAITING: usize = 1024;
 
-    /// A readout unit that was never seen.
+    /// Creates the state of an unknown readout unit.
     pub(super) fn new() -> Self {
         Self {
             present: false,
@@ -80,7 +80,7 @@ impl ReadoutLink {
         }
     }
 
-    /// A run begins for it at `first`.
+    /// Starts a run for it at `first`.
     pub(super) fn begin(&mut self, now: Instant, first: EventKey) {
         self.settled = first;
         self.announced = EventKey::MIN;
@@ -95,7 +95,7 @@ impl ReadoutLink {
         self.finished = false;
     }
 
-    /// It says that everything up to `key` is settled.
+    /// Records that everything up to `key` is settled.
     pub(super) fn settle(&mut self, now: Instant, key: EventKey) {
         if let Some(bound) = &mut self.repeats {
             *bound = key.next().max(*bound);
@@ -105,7 +105,7 @@ impl ReadoutLink {
         }
     }
 
-    /// Something came from it. Where it could not be reached before, what it has to say is on its way.
+    /// Records that it was heard. If it was unreachable, its pending messages are on the way.
     pub(super) fn hear(&mut self, now: Instant) {
         if core::mem::take(&mut self.unreachable) {
             self.quiet_since = self.quiet_since.map(|_| now);
@@ -113,15 +113,15 @@ impl ReadoutLink {
         self.last_heard = now;
     }
 
-    /// It answers the question for its highest key. Where it was asked to announce everything again, it has.
+    /// Records its answer to the question for its highest key. A repetition of all announcements is complete then.
     pub(super) fn answer(&mut self, now: Instant, highest: EventKey) {
         self.highest = Some(highest);
-        // A new life knows of nothing before the key at which it began, and may say so in an announcement of nothing.
+        // A new incarnation knows nothing before the key at which it began, and may say so in an empty announcement.
         self.has_told |= self.announced > EventKey::MIN || highest >= self.settled;
         self.repeat_is_over(now);
     }
 
-    /// What it said is settled, is.
+    /// Applies the settled bound after a repetition.
     pub(super) fn repeat_is_over(&mut self, now: Instant) {
         if let Some(bound) = self.repeats.take() {
             self.settled = self.settled.max(bound);
@@ -129,7 +129,7 @@ impl ReadoutLink {
         }
     }
 
-    /// Keeps an announcement until the table reaches so far. Repeated ones may be older than what waits already.
+    /// Keeps an announcement until the table reaches it. Repeated ones may be older than the waiting ones.
     pub(super) fn keep(&mut self, now: Instant, entry: AnnounceEntry) {
         if self.waiting.is_empty() {
             self.waiting_since = now;
@@ -138,18 +138,18 @@ impl ReadoutLink {
         self.waiting.insert(place, entry);
     }
 
-    /// Everything below this key is settled there and is in the table, or is not waited for.
+    /// The key below which everything is settled and in the table, or not waited for.
     pub(super) fn bound(&self) -> EventKey {
         let placed = self.waiting.front().map_or(self.settled, |first| self.settled.min(first.key));
         placed.max(self.left_out)
     }
 
-    /// The earliest time to tell it of events that others hold, one of which has waited for it since `since`.
+    /// The earliest time to tell it of events that others hold, of which one has waited for it since `since`.
     pub(super) fn told_next(&self, since: Instant, haste: Duration) -> Instant {
         if self.follows { self.told.1.after(FOLLOWING.min(haste)) } else { since.max(self.told.1).after(haste) }
     }
 
-    /// Notes whether it holds something unreleased, where `oldest` is the oldest unreleased key of all.
+    /// Records whether it holds something unreleased, where `oldest` is the oldest unreleased key of all.
     pub(super) fn note_quiet(&mut self, now: Instant, oldest: EventKey) {
         if self.announced > oldest {
             self.quiet_since = None;
@@ -159,23 +159,23 @@ impl ReadoutLink {
     }
 }
 
-/// One builder unit.
+/// State of one builder unit.
 ///
-/// Both sides of the credit are absolute since the connection began. A message of credit that is repeated or
-/// lost therefore changes nothing, and an assignment that was lost with its connection is forgotten on both sides.
+/// Both sides of the credit are totals since the connection began. A repeated or lost credit message therefore changes
+/// nothing, and an assignment that was lost with its connection is forgotten on both sides.
 #[derive(Debug, Default)]
 pub(super) struct BuilderLink {
-    /// It is connected.
+    /// Whether it is connected.
     pub(super) connected: bool,
-    /// The life in which it was seen last.
+    /// Its last known incarnation.
     pub(super) incarnation: Option<Incarnation>,
-    /// Rows of the table that are assigned to it.
+    /// Number of rows of the table that are assigned to it.
     pub(super) in_work: u32,
-    /// It has reported to a successor everything that it has.
+    /// Whether it has reported everything that it has to a successor.
     pub(super) told_all: bool,
-    /// When it was lost with events in work, until it reports what became of them or is not waited for any longer.
+    /// When it was lost with events in work, until it reports their fate or is given up.
     pub(super) lost: Option<Instant>,
-    /// It said that it is finished.
+    /// Whether it has finished.
     pub(super) finished: bool,
     granted: Credit,
     used: Credit,
@@ -184,14 +184,14 @@ pub(super) struct BuilderLink {
 }
 
 impl BuilderLink {
-    /// A connection begins: what the builder still has in work it takes off the credit that it sends.
+    /// Starts a connection. The builder subtracts its events in work from the credit that it sends.
     pub(super) fn connect(&mut self, incarnation: Incarnation) {
-        // Another process knows nothing of what the former one had.
+        // A new process knows nothing of the former one's events.
         let lost = self.lost.filter(|_| self.incarnation == Some(incarnation));
         *self = Self { connected: true, incarnation: Some(incarnation), lost, ..Self::default() };
     }
 
-    /// The builder grants this much since the connection began. Grants only grow.
+    /// Sets the total credit since the connection began. Totals only grow.
     pub(super) fn grant(&mut self, credit: Credit) {
         self.granted.events = self.granted.events.max(credit.events);
         self.granted.bytes = self.granted.bytes.max(credit.bytes);
@@ -199,30 +199,30 @@ impl BuilderLink {
         self.most_free_bytes = self.most_free_bytes.max(self.free_bytes());
     }
 
-    /// Events that could be assigned when it was as free as it ever was.
+    /// Returns the largest number of free events that it ever had.
     pub(super) const fn most_free_events(&self) -> u64 {
         self.most_free_events
     }
 
-    /// Events that can still be assigned.
+    /// Returns the number of events that can still be assigned.
     pub(super) const fn free_events(&self) -> u64 {
         self.granted.events.saturating_sub(self.used.events)
     }
 
-    /// Bytes that can still be assigned.
+    /// Returns the number of bytes that can still be assigned.
     pub(super) const fn free_bytes(&self) -> u64 {
         self.granted.bytes.saturating_sub(self.used.bytes)
     }
 
-    /// Whether an event of `bytes` can be assigned. One that is larger than all credit goes to a builder that is
-    /// as free as it ever was, or it would wait for ever.
+    /// Whether an event of `bytes` can be assigned. An event larger than the whole credit goes to a builder that is as
+    /// free as it ever was; otherwise it would wait for ever.
     pub(super) fn has_room(&self, bytes: u32) -> bool {
         let (free, needed) = (self.free_bytes(), bytes as u64);
         let has_credit = self.used.events < self.granted.events && (needed <= free || free >= self.most_free_bytes);
         self.connected && (has_credit || is_planted(Flaw::CreditIgnored))
     }
 
-    /// An event of `bytes` is assigned to it.
+    /// Charges an event of `bytes`.
     pub(super) const fn assign(&mut self, bytes: u32) {
         self.used.events += 1;
         self.used.bytes += bytes as u64;

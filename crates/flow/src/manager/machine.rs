@@ -66,7 +66,8 @@ pub struct Manager {
     pub(super) releases: Releases,
     pub(super) ended: EndedLog,
     pub(super) lacking: LackingLog,
-    /// Events that a builder unit kept in an earlier attempt than the present one, by position: its index, the attempt, the ending.
+    /// Events that a builder unit kept in an earlier attempt than the present one, by position: its index, the attempt,
+    /// the ending.
     pub(super) kept: BTreeMap<u64, (u16, Attempt, Ending)>,
     /// Positions of events that were dropped, and that a lost builder unit may have kept.
     pub(super) undecided: Vec<u64>,
@@ -426,11 +427,11 @@ impl Manager {
 /// More sources than any system has: a longer list is not genuine.
 const MOST_MASKS: usize = 1 << 20;
 
-/// Sources that are masked: said to every readout unit, since only the one that has the source knows it; and said again to one that
-/// begins anew.
+/// Sources that are masked: said to every readout unit, since only the one that has the source knows it; and said again
+/// to one that begins anew.
 impl Manager {
-    /// From now on a source takes part no longer, or again. Before a run this holds from its first event on; during a run the readout
-    /// unit that has the source chooses from which event on, and reports it.
+    /// From now on a source takes part no longer, or again. Before a run this holds from its first event on; during a
+    /// run the readout unit that has the source chooses from which event on, and reports it.
     pub fn mask(&mut self, source: SourceId, is_masked: bool) {
         if self.masks.len() < MOST_MASKS || self.masks.contains_key(&source) {
             self.masks.insert(source, is_masked);
@@ -452,7 +453,8 @@ impl Manager {
         }
     }
 
-    /// To be said to a readout unit before its start, and to one that was away: what was said meanwhile it did not hear.
+    /// To be said to a readout unit before its start, and to one that was away: what was said meanwhile it did not
+    /// hear.
     pub(super) fn tell_masks(&mut self, node: NodeId) {
         let masks = self.masks.iter().map(|(&source, &is_masked)| (node, Message::Mask(Mask { source, is_masked })));
         self.outbox.extend(masks);

@@ -51,8 +51,8 @@ pub struct ManagerConfig {
     /// A connected readout unit that holds nothing and says nothing for this long about an event that others
     /// hold is left out of it. Also how long answers to a question (highest key, recovery) are waited for.
     pub event_timeout: Duration,
-    /// A readout unit that says nothing at all any more, so that it or the network hangs, is waited for this long, or as long as
-    /// `event_timeout` where that is longer: it still holds what it had.
+    /// A readout unit that says nothing at all any more, so that it or the network hangs, is waited for this long, or
+    /// as long as `event_timeout` where that is longer: it still holds what it had.
     pub unreachable_timeout: Duration,
     /// How long draining may take, and then again how long nodes may take to finish.
     pub drain_timeout: Duration,

@@ -275,8 +275,8 @@ impl Manager {
         self.account.end(ending);
     }
 
-    /// A builder kept an event whose acknowledgement was lost, and another attempt was made meanwhile: should that be dropped, the event
-    /// is in a file all the same.
+    /// A builder kept an event whose acknowledgement was lost, and another attempt was made meanwhile: should that be
+    /// dropped, the event is in a file all the same.
     fn keep_earlier(&mut self, position: u64, builder: u16, entry: &UnreleasedEntry) {
         let row = self.table.row_mut(position);
         let is_other = (row.builder, row.attempt) != (builder, entry.attempt);
@@ -345,8 +345,8 @@ impl Manager {
     }
 }
 
-/// The account of events that have left the table. The manager sends it to the readout units from time to time. A successor asks
-/// them for it and continues the account from there.
+/// The account of events that have left the table. The manager sends it to the readout units from time to time. A
+/// successor asks them for it and continues the account from there.
 #[derive(Debug, Default)]
 pub(super) struct EndedLog {
     /// Every event below this key is in an earlier event manager's account.
@@ -411,8 +411,8 @@ impl Manager {
         }
     }
 
-    /// Leaves word with the readout units, where there is something new. At the end of the run builder units leave, and with them goes what
-    /// they remember.
+    /// Leaves word with the readout units, where there is something new. At the end of the run builder units leave, and
+    /// with them goes what they remember.
     pub(super) fn tell_ended_now(&mut self) {
         if core::mem::take(&mut self.ended.untold) == 0 {
             return;

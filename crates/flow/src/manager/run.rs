@@ -179,8 +179,9 @@ impl Manager {
         }
     }
 
-    /// While it is paused no further event is assigned, so that readout units fill up and hold their sources back. What builder
-    /// units have is finished, and a stop has the rest built: nothing is lost by a pause. Ignored where no run goes on.
+    /// While it is paused no further event is assigned, so that readout units fill up and hold their sources back. What
+    /// builder units have is finished, and a stop has the rest built: nothing is lost by a pause. Ignored where no run
+    /// goes on.
     pub const fn pause(&mut self, is_paused: bool) {
         self.is_paused = is_paused && matches!(self.phase, Phase::Running);
     }
@@ -362,8 +363,8 @@ pub enum LumisectionLength {
     Time(Duration),
 }
 
-/// The lumisections of a run: ranges of keys, bounded by a number of events or by time, the same for all builder units. Each is
-/// closed with its account when all of its events have ended, on whichever builder unit.
+/// The lumisections of a run: ranges of keys, bounded by a number of events or by time, the same for all builder units.
+/// Each is closed with its account when all of its events have ended, on whichever builder unit.
 ///
 /// ```text
 ///             first key of 3          first key of 4                 cursor

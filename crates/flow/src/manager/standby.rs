@@ -6,39 +6,39 @@
 //!       ^  |                        ^   |
 //!       |  +-- Ask, again and again-+   +-- Ask for more, Granted(same epoch): it lasts longer
 //! ```
-//! The service grants the lease to one at a time, with a higher epoch for each new holder, and to no other for
-//! [`LeaseConfig::term`] after it granted. It may be late and lose answers. Clocks are not compared: a lease is counted
-//! from the moment at which it was *asked* for, by the asker's own clock, and ends early by what two clocks may drift
-//! apart meanwhile and by a margin. An event manager that sleeps through the end finds the lease over when it wakes up;
-//! what it said before it noticed is refused by nodes that obey a higher epoch.
+//! The service grants the lease to one event manager at a time, with a higher epoch for each new holder, and to no
+//! other for [`LeaseConfig::term`] after a grant. It may be late and lose answers. Clocks are not compared: a lease
+//! counts from the moment at which it was *requested*, by the clock of the requester, and ends early by a margin and by
+//! the possible drift of two clocks. An event manager that sleeps beyond the end finds the lease over when it wakes up;
+//! nodes that obey a higher epoch refuse what it sent before it noticed.
 
 use core::time::Duration;
 use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Epoch, Instant};
 use std::collections::VecDeque;
 
-/// How a lease is counted. All event managers of a run and the service have the same.
+/// Settings of a lease, the same for all event managers of a run and the service.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct LeaseConfig {
-    /// How long after a grant the service grants the lease to no other event manager.
+    /// Time after a grant for which the service grants the lease to no other event manager.
     pub term: Duration,
-    /// How long before its end an active event manager stops to speak.
+    /// Time before the end of the lease at which an active event manager stops sending.
     pub margin: Duration,
-    /// How far a clock may be wrong, in millionths, of all that count the lease.
+    /// Maximum drift of any clock that counts the lease, in millionths.
     pub drift_ppm: u32,
-    /// How often the lease is asked for.
+    /// Interval of lease requests.
     pub interval: Duration,
 }
 
-/// A lease that could not be held.
+/// A lease that cannot be held.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LeaseConfigError {
-    /// An answer must have the time to come before the lease is over.
+    /// The lease ends before an answer can arrive.
     #[error("a lease of {term:?} lasts only {lasts:?}; let it last longer than two intervals of asking, {interval:?}")]
     Short {
         /// The configured term.
         term: Duration,
-        /// What is left of it without drift and margin.
+        /// What remains of it after drift and margin.
         lasts: Duration,
         /// The configured interval.
         interval: Duration,
@@ -46,7 +46,7 @@ pub enum LeaseConfigError {
 }
 
 impl LeaseConfig {
-    /// How long a lease is used from the moment it was asked for. Both clocks may be wrong, in opposite directions.
+    /// Returns how long a lease is valid from its request. Both clocks may be wrong, in opposite directions.
     pub fn lasts(&self) -> Duration {
         let drift = self.term.as_nanos() * 2 * u128::from(self.drift_ppm) / 1_000_000;
         let drift = Duration::from_nanos(u64::try_from(drift).unwrap_or(u64::MAX));
@@ -56,39 +56,39 @@ impl LeaseConfig {
     /// Checks that the lease can be held.
     ///
     /// # Errors
-    /// Where it is over before it can be asked for again.
+    /// If it ends before it can be requested again.
     pub fn check(&self) -> Result<(), LeaseConfigError> {
         let (term, lasts, interval) = (self.term, self.lasts(), self.interval);
         if lasts > 2 * interval { Ok(()) } else { Err(LeaseConfigError::Short { term, lasts, interval }) }
     }
 }
 
-/// What the service answers to a question.
+/// An answer of the service.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum LeaseAnswer {
-    /// The lease is this one's, in this epoch.
+    /// The lease is granted in this epoch.
     Granted(Epoch),
-    /// Another one has it.
+    /// Another event manager has it.
     Denied,
 }
 
-/// What an event manager is to do.
+/// An action of an event manager.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum StandbyAction {
-    /// Ask the service for the lease, or for more of it. The answer names the question.
+    /// Request the lease, or its extension. The answer contains the number of the request.
     Ask {
-        /// The number of the question.
+        /// Number of the request.
         question: u64,
         /// The epoch of the lease to extend; `None` if it has ended. Then the service begins a new epoch even for the
-        /// present holder: otherwise it would go on renewing a lease that is not used.
+        /// present holder; otherwise it would renew a lease that is not used.
         renews: Option<Epoch>,
     },
-    /// Speak, in this epoch: take the run over, or start one.
+    /// Become active in this epoch: take over the run, or start one.
     BecomeActive {
         /// The epoch.
         epoch: Epoch,
     },
-    /// Say nothing more, and forget the run.
+    /// Stop sending, and forget the run.
     StepDown,
 }
 
@@ -98,22 +98,22 @@ struct Lease {
     until: Instant,
 }
 
-/// Whether one of several event managers is the active one.
+/// Decides whether one of several event managers is active.
 #[derive(Debug)]
 pub struct Standby {
     config: LeaseConfig,
     lease: Option<Lease>,
-    /// The question that is not answered yet, and when it was asked.
+    /// The pending request and its time.
     asked: Option<(u64, Instant)>,
     questions: u64,
     next_question: Instant,
-    /// No lease in this epoch or a lower one is taken any more.
+    /// Leases in this epoch or a lower one are refused.
     over: Epoch,
     actions: VecDeque<StandbyAction>,
 }
 
 impl Standby {
-    /// Standing by, and about to ask.
+    /// Creates a standby that requests the lease next.
     pub fn new(config: LeaseConfig) -> Self {
         Self {
             config,
@@ -126,8 +126,8 @@ impl Standby {
         }
     }
 
-    /// The service has answered. An answer to any but the last question is ignored: the moment from which it counts is
-    /// no longer known.
+    /// Handles an answer of the service. An answer to an earlier request is ignored, because the time of that request
+    /// is no longer known.
     pub fn answered(&mut self, now: Instant, question: u64, answer: LeaseAnswer) {
         let Some((_, asked)) = self.asked.take_if(|(number, _)| *number == question) else { return };
         self.look(now);
@@ -140,7 +140,7 @@ impl Standby {
     fn granted(&mut self, now: Instant, epoch: Epoch, until: Instant) {
         match &mut self.lease {
             Some(lease) if lease.epoch == epoch => lease.until = lease.until.max(until),
-            // What began in another epoch may have gone on elsewhere meanwhile.
+            // A run of another epoch may have continued elsewhere in the meantime.
             _ => {
                 self.end();
                 if epoch > self.over && until > now {
@@ -151,7 +151,7 @@ impl Standby {
         }
     }
 
-    /// A node obeys an event manager of this epoch.
+    /// Records that a node obeys an event manager of this epoch.
     pub fn superseded(&mut self, epoch: Epoch) {
         if self.lease.is_some_and(|lease| lease.epoch < epoch) {
             self.end();
@@ -159,7 +159,7 @@ impl Standby {
         self.over = self.over.max(Epoch(epoch.0.saturating_sub(1)));
     }
 
-    /// The next thing to do; `None` until the next input or [`Standby::next_deadline`].
+    /// Returns the next action; `None` until the next input or [`Standby::next_deadline`].
     pub fn poll(&mut self, now: Instant) -> Option<StandbyAction> {
         self.look(now);
         if self.actions.is_empty() && now >= self.next_question {
@@ -172,17 +172,17 @@ impl Standby {
         self.actions.pop_front()
     }
 
-    /// The epoch in which this event manager may speak now. To be asked right before it does.
+    /// Returns the epoch in which this event manager may send now. Must be called directly before sending.
     pub fn epoch(&self, now: Instant) -> Option<Epoch> {
         self.lease.filter(|lease| now < lease.until).map(|lease| lease.epoch)
     }
 
-    /// When [`Standby::poll`] must be called even if nothing comes in.
+    /// When [`Standby::poll`] must be called without further input.
     pub fn next_deadline(&self) -> Instant {
         self.lease.map_or(self.next_question, |lease| lease.until.min(self.next_question))
     }
 
-    /// Whether the lease is over by this clock.
+    /// Ends the lease if it is over by this clock.
     fn look(&mut self, now: Instant) {
         if self.lease.is_some_and(|lease| now >= lease.until) && !is_planted(Flaw::LeaseOutlived) {
             self.end();
@@ -192,7 +192,7 @@ impl Standby {
     fn end(&mut self) {
         if let Some(lease) = self.lease.take() {
             self.over = self.over.max(lease.epoch);
-            // One that fell asleep before it heard that it is active never was.
+            // An event manager that slept before it heard that it is active never was.
             let unheard = StandbyAction::BecomeActive { epoch: lease.epoch };
             if self.actions.back() == Some(&unheard) {
                 self.actions.pop_back();

@@ -4,50 +4,50 @@
 //!  positions  tail .................. cursor ............ head ............ tail + capacity
 //!             oldest unreleased       next to assign      after the newest  further keys must wait
 //! ```
-//! Within a resync count positions are consecutive as the keys are; a resynchronisation begins a new segment
-//! right behind the newest key of the old one.
+//! Within a resync count, positions are consecutive like the keys; a resynchronisation begins a new segment directly
+//! after the newest key of the old one.
 
 use ropewalk_terms::{Attempt, Ending, EventKey, Instant, Outcome, Verdict};
 
-/// How far an event has come.
+/// State of an event.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     /// No readout unit announced it.
     Empty,
     /// Announced, not assigned.
     Open,
-    /// A builder unit has it.
+    /// Assigned to a builder unit.
     Assigned,
-    /// The builder unit that had it is lost: to be assigned again.
+    /// To be assigned again: its builder unit was lost.
     Again,
-    /// It was dropped, but a lost builder unit may have kept it in an earlier attempt, and is waited for.
+    /// Dropped, but a lost builder unit may have kept it in an earlier attempt and is waited for.
     Undecided,
-    /// It ended; the readout units do not know yet.
+    /// Ended; the readout units have not been told.
     Done,
-    /// It was released to the readout units.
+    /// Released to the readout units.
     Released,
 }
 
-/// What is known about one key.
+/// State of one key.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Row {
-    /// The key; rows of an earlier lap of the ring are recognised by it.
+    /// The key; it identifies rows of an earlier lap of the ring.
     pub(super) key: EventKey,
-    /// When it was announced first.
+    /// Time of its first announcement.
     pub(super) since: Instant,
-    /// Bytes that the readout units announced.
+    /// Announced bytes of all readout units.
     pub(super) bytes: u32,
-    /// The attempt in which it was assigned last; 0 for never.
+    /// Its last attempt; 0 if it was never assigned.
     pub(super) attempt: Attempt,
-    /// The builder unit that it was assigned to last.
+    /// The builder unit of its last attempt.
     pub(super) builder: u16,
-    /// Other builder units had it in earlier attempts.
+    /// Whether other builder units had it in earlier attempts.
     pub(super) is_repeated: bool,
-    /// How far it has come.
+    /// Its state.
     pub(super) stage: Stage,
-    /// The trigger source is among its fragments.
+    /// Whether the trigger source is among its fragments.
     pub(super) triggered: bool,
-    /// How it ended, where it did.
+    /// How it ended, if it has.
     pub(super) ending: Ending,
 }
 
@@ -67,7 +67,7 @@ impl Row {
     }
 }
 
-/// Where a key belongs.
+/// Place of a key.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// In the window, at this position.
@@ -78,7 +78,7 @@ pub(super) enum Place {
     Ahead,
     /// In a resync count that has not begun.
     NewResync,
-    /// Before a resync count's first key or behind its last one.
+    /// Before a resync count's first key or after its last one.
     Nowhere,
 }
 
@@ -89,7 +89,7 @@ struct Segment {
     base: u64,
 }
 
-/// The rows of all keys in the window, and the marks that move over them.
+/// The rows of all keys in the window, and its bounds.
 #[derive(Debug)]
 pub(super) struct Table {
     rows: Box<[Row]>,
@@ -99,17 +99,17 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Resynchronisations of a run for which no memory is needed later.
+    /// Initial capacity for resynchronisations of a run.
     const SEGMENTS: usize = 64;
 
-    /// A table over `capacity` keys, rounded up to a power of two.
+    /// Creates a table of `capacity` keys, rounded up to a power of two.
     pub(super) fn new(capacity: u32) -> Self {
         let capacity = (capacity as usize).next_power_of_two();
         let rows = vec![Row::empty(EventKey::MAX); capacity].into_boxed_slice();
         Self { rows, segments: Vec::with_capacity(Self::SEGMENTS), tail: 0, head: 0 }
     }
 
-    /// Forgets everything; the next key to come is `first`.
+    /// Clears the table; the next key will be `first`.
     pub(super) fn reset(&mut self, first: EventKey) {
         self.rows.fill(Row::empty(EventKey::MAX));
         self.segments.clear();
@@ -117,43 +117,43 @@ impl Table {
         (self.tail, self.head) = (0, 0);
     }
 
-    /// How many keys the window spans.
+    /// Returns the number of keys in the window.
     pub(super) const fn capacity(&self) -> usize {
         self.rows.len()
     }
 
-    /// The position of the oldest unreleased key.
+    /// Returns the position of the oldest unreleased key.
     pub(super) const fn tail(&self) -> u64 {
         self.tail
     }
 
-    /// The position behind the newest key.
+    /// Returns the position after the newest key.
     pub(super) const fn head(&self) -> u64 {
         self.head
     }
 
-    /// Whether no key has a row.
+    /// Whether the window is empty.
     pub(super) const fn is_empty(&self) -> bool {
         self.tail == self.head
     }
 
-    /// The row at a position between tail and head.
+    /// Returns the row at a position between tail and head.
     pub(super) fn row(&self, position: u64) -> &Row {
         &self.rows[position as usize & (self.rows.len() - 1)]
     }
 
-    /// The row at a position between tail and head.
+    /// Returns the row at a position between tail and head.
     pub(super) fn row_mut(&mut self, position: u64) -> &mut Row {
         let mask = self.rows.len() - 1;
         &mut self.rows[position as usize & mask]
     }
 
-    /// The row that `key` had at `position` behind the window, where no newer key has overwritten it.
+    /// Returns the row of `key` at `position` before the window, if no newer key has overwritten it.
     pub(super) fn remembered(&self, position: u64, key: EventKey) -> Option<&Row> {
         Some(self.row(position)).filter(|row| row.key == key)
     }
 
-    /// Where `key` belongs.
+    /// Returns the place of `key`.
     pub(super) fn find(&self, key: EventKey) -> Place {
         let mut end = u64::MAX;
         for segment in self.segments.iter().rev() {
@@ -174,13 +174,13 @@ impl Table {
         Place::Nowhere
     }
 
-    /// The key at a position.
+    /// Returns the key at a position.
     pub(super) fn key_at(&self, position: u64) -> EventKey {
         let segment = self.segments.iter().rev().find(|segment| segment.base <= position);
         segment.map_or(EventKey::MIN, |segment| segment.first.plus(position - segment.base))
     }
 
-    /// The position behind the last key below `bound`, at most the head where `bound` is of another resync count.
+    /// Returns the position after the last key below `bound`; at most the head if `bound` is of another resync count.
     pub(super) fn position_before(&self, bound: EventKey) -> u64 {
         let mut end = None;
         for segment in self.segments.iter().rev() {
@@ -196,17 +196,17 @@ impl Table {
         0
     }
 
-    /// Begins a resync count at `first`, behind the newest key.
+    /// Begins a resync count at `first`, after the newest key.
     pub(super) fn begin_segment(&mut self, first: EventKey) {
         self.segments.push(Segment { first, base: self.head });
     }
 
-    /// Where the resync counts begin that were declared after this one.
+    /// Returns the first keys of the resync counts that were declared after this one.
     pub(super) fn resyncs_after(&self, count: u16) -> impl Iterator<Item = EventKey> {
         self.segments.iter().map(|segment| segment.first).filter(move |first| first.resync() > count)
     }
 
-    /// Gives rows to all keys up to and including the one at `position`, which must be inside the window.
+    /// Creates rows for all keys up to and including the one at `position`, which must be inside the window.
     pub(super) fn extend_to(&mut self, position: u64) {
         while self.head <= position {
             let key = self.key_at(self.head);
@@ -215,14 +215,14 @@ impl Table {
         }
     }
 
-    /// Moves an empty window to `position`: nothing before it will be announced.
+    /// Moves an empty window to `position`: no earlier key will be announced.
     pub(super) fn skip_to(&mut self, position: u64) {
         if self.is_empty() && position > self.head {
             (self.tail, self.head) = (position, position);
         }
     }
 
-    /// Lets the window's end pass what is released, and what is empty before `cursor`; `passed` sees what was released.
+    /// Moves the tail over released rows, and over empty ones before `cursor`; `passed` gets the released rows.
     pub(super) fn advance_tail(&mut self, cursor: u64, mut passed: impl FnMut(&Row)) {
         while self.tail < self.head {
             let row = self.row(self.tail);
@@ -235,7 +235,7 @@ impl Table {
         }
     }
 
-    /// How many rows are at one of the stages, counted.
+    /// Returns the number of rows in any of these stages, counted one by one.
     pub(super) fn count(&self, stages: &[Stage]) -> u64 {
         (self.tail..self.head).filter(|&position| stages.contains(&self.row(position).stage)).count() as u64
     }
