@@ -1,4 +1,4 @@
-//! Run control, in its smallest form: when a run starts, drains and has ended.
+//! Run control in its smallest form: decides when a run starts, drains and has ended.
 //!
 //! ```text
 //! initial --all nodes connected--> configured --Start--> running --Stop, last event--> draining --> ended
@@ -6,10 +6,10 @@
 //!    +--Stop-----------------------> ended           |
 //!    +--TakeOver-------------------------------------+
 //! ```
-//! Commands may come at any time and any number of times: a start waits for the nodes, a second stop changes
-//! nothing. A run that was started is running when every readout unit that is there has heard of it, and sources may begin.
-//! The event manager does the work; this machine only says when. Where front ends are under run control, too,
-//! [`front_ends`] stands before it. [`operation`] is what an operator has: runs, one after the other.
+//! Commands may come at any time and any number of times: a start waits for the nodes, a second stop changes nothing. A
+//! started run is running when every connected readout unit has begun it, and sources may begin. The event manager does
+//! the work; this machine only decides when. If front ends are under run control too, [`front_ends`] precedes it.
+//! [`operation`] is the view of an operator: a sequence of runs.
 
 pub mod front_ends;
 pub mod operation;
@@ -22,7 +22,7 @@ use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventKey, Instant, NodeId, Role, RunNumber, SourceId};
 use std::collections::VecDeque;
 
-/// What an operator, a time limit or the program asks for.
+/// A command of an operator, a time limit or the program.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum RunCommand {
     /// Start this run as soon as every node is connected; with `last`, exactly the keys up to it.
@@ -31,17 +31,17 @@ pub enum RunCommand {
         run: RunNumber,
         /// Its first key.
         first: EventKey,
-        /// Its last key, where it is known.
+        /// Its last key, if known.
         last: Option<EventKey>,
     },
-    /// Go on with this run, which an event manager began that is gone. Does not wait for all nodes: the connected ones
-    /// report what they have.
+    /// Continue this run of an event manager that is gone. Does not wait for all nodes: the connected ones report their
+    /// state.
     TakeOver {
         /// The run.
         run: RunNumber,
         /// Its first key.
         first: EventKey,
-        /// Its last key, where it is known.
+        /// Its last key, if known.
         last: Option<EventKey>,
     },
     /// Stop and drain; with `last`, everything up to this key is waited for.
@@ -49,24 +49,24 @@ pub enum RunCommand {
         /// The last key that the sources send, if known.
         last: Option<EventKey>,
     },
-    /// Stop at once: what is not done is dropped.
+    /// Stop at once and drop everything unfinished.
     ForceStop,
-    /// Build no further event for now.
+    /// Build no further events for now.
     Pause,
-    /// Go on.
+    /// Build events again.
     Resume,
-    /// A parameter has another value from now on.
+    /// Change a parameter from now on.
     Set(Setting),
-    /// A source takes part no longer, or again; before the run begins, from its first event on.
+    /// Mask or unmask a source; before the run begins, from its first event on.
     Mask {
         /// The source.
         source: SourceId,
-        /// It takes part no longer.
+        /// Whether it is masked.
         is_masked: bool,
     },
 }
 
-/// What the event manager is to do.
+/// An action of the event manager.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum ControlAction {
     /// Start this run.
@@ -75,7 +75,7 @@ pub enum ControlAction {
         run: RunNumber,
         /// Its first key.
         first: EventKey,
-        /// Its last key, where it is known.
+        /// Its last key, if known.
         last: Option<EventKey>,
     },
     /// Take this run over.
@@ -84,40 +84,40 @@ pub enum ControlAction {
         run: RunNumber,
         /// Its first key.
         first: EventKey,
-        /// Its last key, where it is known.
+        /// Its last key, if known.
         last: Option<EventKey>,
     },
     /// Stop and drain.
     Stop {
-        /// The last key, where it is known.
+        /// The last key, if known.
         last: Option<EventKey>,
     },
-    /// Drop what is left.
+    /// Drop everything unfinished.
     ForceStop,
-    /// Assign no further event, or go on with that.
+    /// Pause or resume the assignment of events.
     Pause(bool),
-    /// A parameter has another value.
+    /// Change a parameter.
     Set(Setting),
-    /// A source takes part no longer, or again.
+    /// Mask or unmask a source.
     Mask {
         /// The source.
         source: SourceId,
-        /// It takes part no longer.
+        /// Whether it is masked.
         is_masked: bool,
     },
 }
 
-/// How far a run is.
+/// Phase of a run.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum RunPhase {
     /// Nodes are missing.
     #[default]
     Initial,
-    /// Every node is there.
+    /// All nodes are connected.
     Configured,
     /// Events are built.
     Running,
-    /// No further event is opened; what is there is finished.
+    /// No further events are opened; existing ones are finished.
     Draining,
     /// Everything is done and closed.
     Ended,
@@ -127,7 +127,7 @@ impl RunPhase {
     /// Every phase, in order.
     pub const ALL: [Self; 5] = [Self::Initial, Self::Configured, Self::Running, Self::Draining, Self::Ended];
 
-    /// The stable name.
+    /// Returns the stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Initial => "initial",
@@ -138,12 +138,12 @@ impl RunPhase {
         }
     }
 
-    /// Events are built.
+    /// Whether events are built.
     pub const fn is_running(self) -> bool {
         matches!(self, Self::Running)
     }
 
-    /// Nothing follows.
+    /// Whether it is the last phase.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Ended)
     }
@@ -154,23 +154,24 @@ impl RunPhase {
 struct Expected {
     node: NodeId,
     is_connected: bool,
-    /// It was connected, and is not any more.
+    /// Whether it was connected and is not any more.
     is_lost: bool,
-    /// It has said that the run has begun for it.
+    /// Whether it has reported that the run has begun for it.
     has_begun: bool,
 }
 
-/// A readout unit that has not said so long after the start that it has begun hangs, and keeps the others from nothing.
+/// A readout unit that has not reported its beginning for this time after the start hangs, and does not hold up the
+/// others.
 const BEGINNING: Duration = Duration::from_secs(2);
 
-/// Run control of one run: see the module's picture.
+/// Run control of one run: see the diagram of the module.
 #[derive(Debug)]
 pub struct RunControl {
     phase: RunPhase,
     nodes: Vec<Expected>,
     start: Option<ControlAction>,
-    /// The run was started or taken over, and until then it is not called running before every readout unit has begun it: what a
-    /// source sends earlier is not of the run.
+    /// When the run was started or taken over. It is not called running before every readout unit has begun it: data
+    /// that a source sends earlier do not belong to the run.
     beginning: Option<Instant>,
     actions: VecDeque<ControlAction>,
     stopped_by: Option<Cause>,
@@ -178,7 +179,7 @@ pub struct RunControl {
 }
 
 impl RunControl {
-    /// Waits for these nodes.
+    /// Creates a run control that waits for these nodes.
     pub fn new(nodes: Vec<NodeId>) -> Self {
         let expected = |node| Expected { node, is_connected: false, is_lost: false, has_begun: false };
         Self {
@@ -192,13 +193,13 @@ impl RunControl {
         }
     }
 
-    /// The same nodes are waited for again.
+    /// Creates one that waits for the same nodes again.
     #[must_use]
     pub fn anew(&self) -> Self {
         Self::new(self.nodes().collect())
     }
 
-    /// Takes a command; one that makes no sense now changes nothing.
+    /// Handles a command; a command that is impossible now changes nothing.
     pub fn command(&mut self, now: Instant, command: RunCommand) {
         match command {
             RunCommand::Start { run, first, last } => {
@@ -213,7 +214,7 @@ impl RunControl {
                 }
             }
             RunCommand::Stop { last } => match self.phase {
-                // Nothing was begun, so that there is nothing to drain.
+                // Nothing was begun, so there is nothing to drain.
                 RunPhase::Initial | RunPhase::Configured => self.phase = RunPhase::Ended,
                 RunPhase::Running => {
                     self.phase = RunPhase::Draining;
@@ -251,7 +252,7 @@ impl RunControl {
         }
     }
 
-    /// A node is connected. One that was not expected is not waited for either.
+    /// Records that a node is connected. Unexpected nodes are ignored.
     pub fn node_connected(&mut self, now: Instant, node: NodeId) {
         if let Some(known) = self.expected(node) {
             (known.is_connected, known.is_lost, known.has_begun) = (true, false, false);
@@ -259,7 +260,7 @@ impl RunControl {
         self.begin(now);
     }
 
-    /// A node has heard of the start: from now on it takes what comes.
+    /// Records that a node has begun the run.
     pub fn node_begun(&mut self, _now: Instant, node: NodeId) {
         if let Some(known) = self.expected(node) {
             known.has_begun = true;
@@ -271,7 +272,7 @@ impl RunControl {
         self.nodes.iter_mut().find(|expected| expected.node == node)
     }
 
-    /// The run is called running when every readout unit has begun it or is lost.
+    /// Calls the run running when every readout unit has begun it or is lost.
     fn look_whether_all_have_begun(&mut self) {
         let mut readouts = self.nodes.iter().filter(|known| known.node.role == Role::Readout);
         if readouts.all(|known| known.has_begun || known.is_lost) {
@@ -279,7 +280,7 @@ impl RunControl {
         }
     }
 
-    /// A node is lost. A run that goes on is not stopped by it.
+    /// Records the loss of a node, which does not stop a run.
     pub fn node_lost(&mut self, _now: Instant, node: NodeId) {
         if let Some(known) = self.expected(node) {
             (known.is_connected, known.is_lost) = (false, true);
@@ -290,7 +291,7 @@ impl RunControl {
         }
     }
 
-    /// A node asks for the stop of the run, for this cause.
+    /// Handles a node's request to stop the run, for this cause.
     pub fn stop_requested(&mut self, now: Instant, cause: Cause) {
         if self.phase == RunPhase::Running {
             self.stopped_by.get_or_insert(cause);
@@ -298,45 +299,45 @@ impl RunControl {
         }
     }
 
-    /// The event manager drains: the run was stopped before it was taken over.
+    /// Records that the event manager drains: the run was stopped before it was taken over.
     pub fn drains(&mut self, _now: Instant) {
         if self.phase == RunPhase::Running {
             self.phase = RunPhase::Draining;
         }
     }
 
-    /// The event manager has finished the run.
+    /// Records that the event manager has finished the run.
     pub const fn run_ended(&mut self, _now: Instant) {
         self.phase = RunPhase::Ended;
     }
 
-    /// The next thing that the event manager is to do.
+    /// Returns the next action of the event manager.
     pub fn poll(&mut self, now: Instant) -> Option<ControlAction> {
         self.beginning = self.beginning.filter(|&until| now < until);
         self.actions.pop_front()
     }
 
-    /// When it is to be polled even if nothing happens.
+    /// When [`RunControl::poll`] must be called without further input.
     pub const fn next_deadline(&self) -> Option<Instant> {
         self.beginning
     }
 
-    /// How far the run is. It is running when the readout units have begun it.
+    /// Returns the phase of the run. It is running when the readout units have begun it.
     pub const fn phase(&self) -> RunPhase {
         if self.phase.is_running() && self.beginning.is_some() { RunPhase::Configured } else { self.phase }
     }
 
-    /// Why the run was stopped, where a node asked for it.
+    /// Returns why the run was stopped, if a node requested it.
     pub const fn stopped_by(&self) -> Option<Cause> {
         self.stopped_by
     }
 
-    /// Whether the run is paused; what stops is not.
+    /// Whether the run is paused; a draining run is not.
     pub const fn is_paused(&self) -> bool {
         self.is_paused && self.phase().is_running()
     }
 
-    /// The expected nodes.
+    /// Returns the expected nodes.
     pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
         self.nodes.iter().map(|known| known.node)
     }
@@ -352,7 +353,7 @@ impl RunControl {
         }
     }
 
-    /// The run begins, here or as another event manager's.
+    /// Begins the run, or takes it over.
     fn run(&mut self, now: Instant, action: ControlAction) {
         self.phase = RunPhase::Running;
         self.beginning = (!is_planted(Flaw::RunningUnheard)).then_some(now.after(BEGINNING));

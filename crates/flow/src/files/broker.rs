@@ -69,7 +69,8 @@ pub enum BrokerAction {
         /// The try.
         work: Work,
     },
-    /// What was written for this try counts: its document gets its name ([`Broker::committed`], [`Broker::not_committed`]).
+    /// What was written for this try counts: its document gets its name ([`Broker::committed`],
+    /// [`Broker::not_committed`]).
     Commit {
         /// The try.
         work: Work,
@@ -145,8 +146,8 @@ impl Broker {
         self.is_last && self.files.is_empty()
     }
 
-    /// A file is whole. `attempt` is the highest that something in the directory was written for, 0 where there is nothing:
-    /// what there is does not count, and goes away.
+    /// A file is whole. `attempt` is the highest that something in the directory was written for, 0 where there is
+    /// nothing: what there is does not count, and goes away.
     pub fn add(&mut self, file: FileId, attempt: Attempt) {
         if self.files.contains(file) {
             return;
@@ -258,7 +259,8 @@ impl Broker {
         late.into_iter().chain(self.files.to_repeat().map(|(_, _, retry)| retry)).min()
     }
 
-    /// Units that should ask for a file, because one is ready and no other unit asks for it; and since when they are idle.
+    /// Units that should ask for a file, because one is ready and no other unit asks for it; and since when they are
+    /// idle.
     fn wanting(&self) -> impl Iterator<Item = (UnitId, Instant)> {
         let is_wanted = self.waiting.is_empty() && self.files.first_ready().is_some();
         self.idle.iter().filter(move |_| is_wanted).map(|(&unit, &since)| (unit, since))

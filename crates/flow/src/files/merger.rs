@@ -1,25 +1,25 @@
-//! What came of the events in files.
+//! Accounts of the events in files.
 
 use super::broker::FileId;
 use ropewalk_terms::Imbalance;
 use ropewalk_wire::run_file::StreamName;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What went to a stream, and how long its files are.
+/// Account of a stream.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct StreamCounts {
-    /// Accepted events that it was to have, by their triggers or trigger type.
+    /// Accepted events that it selected, by their triggers or trigger type.
     pub selected: u64,
     /// Events that its prescale left out.
     pub prescaled_away: u64,
     /// Events in its files.
     pub written: u64,
-    /// Bytes of these files.
+    /// Size of these files in bytes.
     pub bytes: u64,
 }
 
 impl StreamCounts {
-    /// Adds others.
+    /// Adds another account.
     pub const fn add(&mut self, other: &Self) {
         self.selected += other.selected;
         self.prescaled_away += other.prescaled_away;
@@ -28,19 +28,19 @@ impl StreamCounts {
     }
 }
 
-/// What filter units made of events: of one file, or of several.
+/// The decisions of filter units on the events of one file or of several.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Decided {
-    /// Events that they looked at: all that are in the files.
+    /// Events that they processed: all events in the files.
     pub processed: u64,
     /// Events that they accepted.
     pub accepted: u64,
-    /// What went to each stream. An accepted event may go to several, and to none.
+    /// The account of each stream. An accepted event may go to several streams, or to none.
     pub streams: BTreeMap<StreamName, StreamCounts>,
 }
 
 impl Decided {
-    /// Adds what came of other files.
+    /// Adds the account of other files.
     pub fn add(&mut self, other: &Self) {
         self.processed += other.processed;
         self.accepted += other.accepted;
@@ -49,8 +49,8 @@ impl Decided {
         }
     }
 
-    /// What does not hold, and of which stream: each selected event was left out by the prescale or is written, and nothing was
-    /// selected that was not accepted.
+    /// Returns violated equations, with their stream: each selected event was left out by the prescale or is written,
+    /// and only accepted events were selected.
     pub fn imbalances(&self) -> impl Iterator<Item = (Option<StreamName>, Imbalance)> {
         let (processed, accepted) = (self.processed, self.accepted);
         let whole = Imbalance { equation: "accepted <= processed", left: accepted, right: processed };
@@ -66,25 +66,25 @@ impl Decided {
     }
 }
 
-/// What became of a lumisection.
+/// The account of a lumisection.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LumisectionAccount {
     /// Files of events.
     pub files: u64,
     /// Events in files that were set aside.
     pub set_aside: u64,
-    /// What was made of the events in the others.
+    /// Decisions on the events in the other files.
     pub decided: Decided,
 }
 
 impl LumisectionAccount {
-    /// Adds what came of a file.
+    /// Adds the account of a file.
     pub fn add_file(&mut self, file: &Decided) {
         self.files += 1;
         self.decided.add(file);
     }
 
-    /// Adds another lumisection's.
+    /// Adds the account of another lumisection.
     pub fn add(&mut self, other: &Self) {
         self.files += other.files;
         self.set_aside += other.set_aside;
@@ -92,19 +92,20 @@ impl LumisectionAccount {
     }
 }
 
-/// A lumisection of whose events it is known what became of all of them.
+/// A lumisection whose events are all accounted for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Closed {
-    /// Which.
+    /// Its number.
     pub lumisection: u32,
-    /// What became of it.
+    /// Its account.
     pub account: LumisectionAccount,
-    /// How much was written in it.
+    /// What was written for it.
     pub written: Written,
 }
 
 impl Closed {
-    /// What does not hold, and of which stream: as many files and events came out of it as were written, and its streams add up.
+    /// Returns violated equations, with their stream: as many files and events are accounted for as were written, and
+    /// the streams add up.
     pub fn imbalances(&self) -> impl Iterator<Item = (Option<StreamName>, Imbalance)> {
         let Self { account, written, .. } = self;
         let events = account.decided.processed + account.set_aside;
@@ -121,7 +122,7 @@ impl Closed {
     }
 }
 
-/// How much was written.
+/// Numbers of written files and events.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Written {
     /// Files.
@@ -135,7 +136,7 @@ struct Open {
     account: LumisectionAccount,
     /// Files that are in the account.
     files: BTreeSet<u32>,
-    /// Once all its files are there.
+    /// What was written, once all its files exist.
     written: Option<Written>,
 }
 
@@ -148,25 +149,25 @@ pub struct Merger {
 }
 
 impl Merger {
-    /// All lumisections that are closed, together.
+    /// Returns the sum of all closed lumisections.
     pub const fn total(&self) -> &LumisectionAccount {
         &self.total
     }
 
-    /// Lumisections of which something is still missing: which, how many files of it are decided or set aside, and how much was
-    /// written, once all its files are there.
+    /// Returns the incomplete lumisections: the number, the files that are decided or set aside, and what was written,
+    /// once all files exist.
     pub fn open_lumisections(&self) -> impl Iterator<Item = (u32, u64, Option<Written>)> {
         self.open.iter().map(|(&lumisection, open)| (lumisection, open.files.len() as u64, open.written))
     }
 
-    /// So much was written in a lumisection: no more of it comes.
+    /// Records what was written in a lumisection: nothing more of it comes.
     pub fn written(&mut self, lumisection: u32, written: Written) {
         if let Some(open) = self.open(lumisection) {
             open.written = Some(written);
         }
     }
 
-    /// What came of a file.
+    /// Records the account of a file.
     pub fn decided(&mut self, file: FileId, account: &Decided) {
         if let Some(open) = self.open(file.lumisection)
             && open.files.insert(file.index)
@@ -175,7 +176,7 @@ impl Merger {
         }
     }
 
-    /// A file with so many events was set aside.
+    /// Records that a file with this many events was set aside.
     pub fn set_aside(&mut self, file: FileId, events: u64) {
         if let Some(open) = self.open(file.lumisection)
             && open.files.insert(file.index)
@@ -185,7 +186,7 @@ impl Merger {
         }
     }
 
-    /// The first lumisection that can be closed; each once.
+    /// Returns the first lumisection that can be closed, each once.
     pub fn poll(&mut self) -> Option<Closed> {
         let is_whole = |open: &Open| open.written.is_some_and(|written| open.files.len() as u64 >= written.files);
         let (&lumisection, _) = self.open.iter().find(|(_, open)| is_whole(open))?;
@@ -195,7 +196,7 @@ impl Merger {
         Some(Closed { lumisection, account, written: written.unwrap_or_default() })
     }
 
-    /// `None` if it is closed already.
+    /// Returns an open lumisection; `None` if it is closed already.
     fn open(&mut self, lumisection: u32) -> Option<&mut Open> {
         (!self.closed.contains(&lumisection)).then(|| self.open.entry(lumisection).or_default())
     }

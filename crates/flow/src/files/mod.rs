@@ -1,4 +1,4 @@
-//! Files of events between builder units and filter units: which unit has which, and what came of them (paper 3, II-B).
+//! Files of events between builder units and filter units: assignment of files to units, and accounts (paper 3, II-B).
 //!
 //! ```text
 //!  files, as they are closed --> Broker <--request, done-- filter units, one file at a time each
@@ -7,10 +7,10 @@
 //!                Give, Commit, Discard, Delete, SetAside    (a directory)
 //!  documents that have their name --> Merger <-- how much was written --> lumisections, each closed once
 //! ```
-//! What a filter unit writes for a file has the attempt in its name, and counts only once a document names it. That
-//! document gets its name by one rename, after the unit has reported that everything is there: a unit that dies before
-//! loses nothing, and one that dies after it doubles nothing. The directory holds the whole state: a broker that dies
-//! is replaced by one that looks there.
+//! The name of a filter unit's output file contains the attempt, and the file counts only once a document names it. The
+//! document gets its final name by one rename, after the unit has reported all output: a unit that dies before it loses
+//! nothing, and one that dies after it duplicates nothing. The directory holds the whole state: a new broker continues
+//! from there.
 
 mod broker;
 mod merger;

@@ -1,48 +1,48 @@
-//! The farm of a builder unit: gives events to filter units, and decides what becomes of the events of one that ended.
+//! The farm of a builder unit: gives events to filter units, and handles the events of a unit that ended.
 
 use super::FarmConfig;
 use crate::supervision::{Process, ProcessOrder, SupervisorConfig};
 use ropewalk_terms::{Attempt, EventKey, Instant};
 use std::collections::VecDeque;
 
-/// What the farm wants done.
+/// An action of the farm.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum FarmAction {
     /// Start a process for this filter unit, which has none.
     Start {
-        /// Which one.
+        /// The filter unit.
         unit: u16,
     },
-    /// End its process for what it did wrong, and tell when it is certain that it has [ended](FilterFarm::ended).
+    /// Kill its process for a fault, and report when it has certainly [ended](FilterFarm::ended).
     Kill {
-        /// Which one.
+        /// The filter unit.
         unit: u16,
     },
-    /// The same, of a process that did nothing wrong: the run ends.
+    /// The same for a process without a fault, at the end of the run.
     Dismiss {
-        /// Which one.
+        /// The filter unit.
         unit: u16,
     },
-    /// Give the event in a slot to a filter unit, or say that it was [not taken](FilterFarm::not_taken) or is
-    /// [too large](FilterFarm::too_large).
+    /// Offer the event in a slot to a filter unit; report it as [not taken](FilterFarm::not_taken) or
+    /// [too large](FilterFarm::too_large) if so.
     Offer {
-        /// Which filter unit.
+        /// The filter unit.
         unit: u16,
         /// The event.
         slot: u32,
     },
 }
 
-/// What happened beside the decisions.
+/// Counters besides the decisions.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct FarmCounts {
-    /// Decisions that count.
+    /// Valid decisions.
     pub decided: u64,
-    /// Decisions of events that the filter unit did not have, or of an older attempt: ignored.
+    /// Decisions on events that the filter unit did not have, or of an older attempt: ignored.
     pub stale: u64,
-    /// Events that a filter unit had when it ended, and that went to another one.
+    /// Events of a filter unit that ended, given to another unit.
     pub returned: u64,
-    /// Events of which no decision could be had.
+    /// Events without a decision.
     pub failed: u64,
 }
 
@@ -51,34 +51,34 @@ pub struct FarmCounts {
 struct Work {
     key: EventKey,
     attempt: Attempt,
-    /// How many filter units ended over it.
+    /// Number of filter units that ended over it.
     tries: u8,
-    /// The last one of these.
+    /// The last one of them.
     avoided: Option<u16>,
 }
 
-/// Gives events to filter units: see the module's picture.
+/// Gives events to filter units: see the diagram of the module.
 #[derive(Debug)]
 pub struct FilterFarm {
     units: Vec<Unit>,
-    /// By slot.
+    /// Events by slot.
     work: Box<[Option<Work>]>,
-    /// To be given out, in this order.
+    /// Slots to be given out, in order.
     waiting: VecDeque<u32>,
-    /// Before them: what filter units had that ended.
+    /// Slots with precedence: events of filter units that ended.
     again: VecDeque<u32>,
-    /// No decision can be had of these.
+    /// Slots of events without a decision.
     failed: VecDeque<u32>,
-    /// The unit that is looked at first, so that equals take turns.
+    /// The unit that is considered first, so that equally loaded units take turns.
     next: usize,
-    /// No decision is waited for any more.
+    /// Whether decisions are no longer awaited.
     is_closed: bool,
     counts: FarmCounts,
     had: Vec<u32>,
 }
 
 impl FilterFarm {
-    /// A farm whose processes are started at once.
+    /// Creates a farm whose processes are started at once.
     pub fn new(config: FarmConfig) -> Self {
         let room = config.slots as usize;
         let unit = |_| Unit::new(config.supervision, config.slots);
@@ -95,38 +95,38 @@ impl FilterFarm {
         }
     }
 
-    /// How many filter units there are.
+    /// Returns the number of filter units.
     pub const fn units(&self) -> usize {
         self.units.len()
     }
 
-    /// An event is to be decided.
+    /// Adds an event to be decided.
     ///
     /// # Panics
-    /// Where there is no such slot.
+    /// If there is no such slot.
     pub fn add(&mut self, slot: u32, key: EventKey, attempt: Attempt) {
         self.work[slot as usize] = Some(Work { key, attempt, tries: 0, avoided: None });
         self.waiting.push_back(slot);
         self.settle();
     }
 
-    /// A filter unit's process is ready.
+    /// Records that a filter unit's process is ready.
     pub fn ready(&mut self, unit: u16) {
         self.units[usize::from(unit)].ready();
     }
 
-    /// A filter unit takes so many events in all, counted from the begin of this life of it.
+    /// Sets the total number of events that a filter unit takes, counted from the start of its process.
     pub fn granted(&mut self, unit: u16, events: u64) {
         self.units[usize::from(unit)].grant(events);
     }
 
-    /// Reports the number of decisions that a filter unit has made since its process started. A unit that makes
-    /// decisions does not hang, even if they have not been fetched yet.
+    /// Sets the number of decisions that a filter unit has made since its process started. A unit that makes decisions
+    /// does not hang, even if they have not been fetched yet.
     pub fn progressed(&mut self, now: Instant, unit: u16, decisions: u64) {
         self.units[usize::from(unit)].progressed(now, decisions);
     }
 
-    /// A filter unit had no room for the event that it was offered last.
+    /// Records that a filter unit had no room for the last offered event.
     pub fn not_taken(&mut self, unit: u16) {
         let unit = &mut self.units[usize::from(unit)];
         if let Some(slot) = unit.take_back() {
@@ -135,19 +135,19 @@ impl FilterFarm {
         }
     }
 
-    /// A filter unit will never have room for the event that it was offered last, and no other one either.
+    /// Records that the last offered event is too large for every filter unit.
     pub fn too_large(&mut self, unit: u16) {
         if let Some(slot) = self.units[usize::from(unit)].take_back() {
             self.fail(slot);
         }
     }
 
-    /// The attempt in which the event in a slot came here; `None` for an empty slot.
+    /// Returns the attempt of the event in a slot; `None` for an empty slot.
     pub fn attempt_of(&self, slot: u32) -> Option<Attempt> {
         self.work.get(slot as usize).copied().flatten().map(|work| work.attempt)
     }
 
-    /// A filter unit has decided on the event in a slot; false where that is stale, and to be ignored.
+    /// Records a filter unit's decision on the event in a slot; false if it is stale and must be ignored.
     pub fn decided(&mut self, unit: u16, slot: u32, attempt: Attempt) -> bool {
         let place = slot as usize;
         let is_meant = self.work.get(place).copied().flatten().is_some_and(|work| work.attempt == attempt);
@@ -161,13 +161,13 @@ impl FilterFarm {
         counts
     }
 
-    /// What a filter unit says of the event that it has first cannot be true.
+    /// Records an impossible answer of a filter unit for its first event.
     pub fn disbelieve(&mut self, unit: u16) {
         self.units[usize::from(unit)].disbelieve();
     }
 
-    /// It is certain that a filter unit's process has ended, or that it could not be started. The decisions that it made before were
-    /// taken.
+    /// Records that a filter unit's process has certainly ended, or could not be started. Its earlier decisions must
+    /// have been taken.
     pub fn ended(&mut self, now: Instant, unit: u16) {
         let mut had = core::mem::take(&mut self.had);
         had.clear();
@@ -180,7 +180,7 @@ impl FilterFarm {
         self.settle();
     }
 
-    /// A filter unit ended over an event: another one tries, once.
+    /// Handles an event over which a filter unit ended: another unit tries it once.
     fn try_in_vain(&mut self, unit: u16, slot: u32) {
         let Some(work) = &mut self.work[slot as usize] else { return };
         work.tries += 1;
@@ -189,7 +189,7 @@ impl FilterFarm {
             self.fail(slot);
         } else {
             self.counts.returned += 1;
-            // Behind what others only waited with it for.
+            // Behind the events that only waited in the same unit.
             self.again.push_back(slot);
         }
     }
@@ -199,8 +199,8 @@ impl FilterFarm {
         self.counts.failed += 1;
     }
 
-    /// The run must end: filter units are ended, and of what has no decision none is waited for any more. What a process has
-    /// stays where it is until it has ended for certain.
+    /// Closes the farm at the end of the run: ends the filter units, and no longer awaits decisions. Events of a
+    /// process stay in place until it has certainly ended.
     pub fn close(&mut self) {
         if core::mem::replace(&mut self.is_closed, true) {
             return;
@@ -209,13 +209,13 @@ impl FilterFarm {
         self.settle();
     }
 
-    /// Another run begins: processes are started again.
+    /// Opens the farm for another run: processes are started again.
     pub fn open(&mut self) {
         self.is_closed = false;
         self.units.iter_mut().for_each(Unit::open);
     }
 
-    /// Where every filter unit is given up, or none is to be asked, nothing waits for one.
+    /// Fails waiting events if all filter units are given up or the farm is closed.
     fn settle(&mut self) {
         if self.is_closed || self.units.iter().all(Unit::is_given_up) {
             while let Some(slot) = self.again.pop_front().or_else(|| self.waiting.pop_front()) {
@@ -224,14 +224,14 @@ impl FilterFarm {
         }
     }
 
-    /// The next event of which no decision can be had. It leaves the farm.
+    /// Returns the next event without a decision. It leaves the farm.
     pub fn next_failed(&mut self) -> Option<u32> {
         let slot = self.failed.pop_front()?;
         self.work[slot as usize] = None;
         Some(slot)
     }
 
-    /// What is to be done now; to be asked until there is nothing.
+    /// Returns the next action; must be called until there is none.
     pub fn poll(&mut self, now: Instant) -> Option<FarmAction> {
         for index in 0..self.units.len() as u16 {
             match self.units[usize::from(index)].poll(now) {
@@ -252,7 +252,7 @@ impl FilterFarm {
         Some(FarmAction::Offer { unit: unit as u16, slot })
     }
 
-    /// The unit with credit that has the fewest events; the avoided one only where there is no other.
+    /// Returns the unit with credit that has the fewest events; the avoided one only if there is no other.
     fn least_loaded(&self, avoided: Option<u16>) -> Option<usize> {
         let count = self.units.len();
         let with_credit =
@@ -260,47 +260,47 @@ impl FilterFarm {
         with_credit.min_by_key(|&unit| (avoided == Some(unit as u16), self.units[unit].load()))
     }
 
-    /// Whether no decision is waited for any more.
+    /// Whether decisions are no longer awaited.
     pub const fn is_closed(&self) -> bool {
         self.is_closed
     }
 
-    /// When it is to be polled even if nothing happens.
+    /// When [`FilterFarm::poll`] must be called without further input.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.units.iter().filter_map(Unit::next_deadline).min()
     }
 
-    /// Events in it, counted from the table.
+    /// Returns the number of events in the farm, counted from the table.
     pub fn in_work(&self) -> usize {
         self.work.iter().flatten().count()
     }
 
-    /// The lowest key of an event in it.
+    /// Returns the lowest key of the events in the farm.
     pub fn oldest(&self) -> Option<EventKey> {
         self.work.iter().flatten().map(|work| work.key).min()
     }
 
-    /// What happened beside the decisions.
+    /// Returns the counters besides the decisions.
     pub const fn counts(&self) -> &FarmCounts {
         &self.counts
     }
 
-    /// Processes that were started in the place of another one.
+    /// Returns the number of restarted processes.
     pub fn restarted(&self) -> u64 {
         self.units.iter().map(Unit::restarted).sum()
     }
 
-    /// Filter units that are ready.
+    /// Returns the number of ready filter units.
     pub fn living(&self) -> usize {
         self.units.iter().filter(|unit| unit.is_ready()).count()
     }
 
-    /// Whether a filter unit has events to decide on.
+    /// Whether a filter unit has events to decide.
     pub fn is_busy(&self, unit: u16) -> bool {
         self.units[usize::from(unit)].load() > 0
     }
 
-    /// Filter units that are given up.
+    /// Returns the number of filter units that are given up.
     pub fn given_up(&self) -> usize {
         self.units.iter().filter(|unit| unit.is_given_up()).count()
     }
@@ -310,20 +310,20 @@ impl FilterFarm {
 #[derive(Debug)]
 struct Unit {
     process: Process,
-    /// The slots of the events that it has, in the order in which it got them: it works on the first one.
+    /// Slots of its events, in the order of the offers; it works on the first one.
     has: VecDeque<u32>,
-    /// Since when it works on the first one that it has not decided.
+    /// Since when it has worked on its first undecided event.
     busy: Option<Instant>,
-    /// It is to end because of that.
+    /// Whether it is being ended because of that event.
     over_event: bool,
-    /// No other process is started.
+    /// Whether no other process is started.
     is_closed: bool,
-    /// Events that this life of it takes in all, and was given.
+    /// Total number of events that its process takes, and that it was given.
     granted: u64,
     given: u64,
-    /// Decisions that it has made, taken or not.
+    /// Number of decisions that it has made, taken or not.
     decided: u64,
-    /// When it is being ended: how many of its decisions count, namely the earlier ones.
+    /// While it is being ended: the number of its decisions that count, which are the earlier ones.
     believed: u64,
 }
 
@@ -359,7 +359,7 @@ impl Unit {
         self.process.restarted()
     }
 
-    /// How many events it has.
+    /// Returns the number of its events.
     fn load(&self) -> usize {
         self.has.len()
     }
@@ -368,12 +368,12 @@ impl Unit {
         self.process.ready();
     }
 
-    /// It takes so many events in all, in this life of it. Never fewer than it said before.
+    /// Sets the total number of events that its process takes. The number never decreases.
     fn grant(&mut self, events: u64) {
         self.granted = self.granted.max(events);
     }
 
-    /// Takes the number of decisions since the process started, fetched or not.
+    /// Sets the number of decisions since the process started, fetched or not.
     pub(super) fn progressed(&mut self, now: Instant, decisions: u64) {
         let decisions = decisions.min(self.given);
         if self.process.is_ready() && decisions > self.decided {
@@ -382,14 +382,14 @@ impl Unit {
         }
     }
 
-    /// It gets an event.
+    /// Gives it an event.
     pub(super) fn give(&mut self, now: Instant, slot: u32) {
         self.has.push_back(slot);
         self.given += 1;
         self.busy.get_or_insert(now);
     }
 
-    /// It did not take the event that it was given last.
+    /// Takes back the last given event, which it did not take.
     fn take_back(&mut self) -> Option<u32> {
         let slot = self.has.pop_back()?;
         self.given -= 1;
@@ -397,23 +397,23 @@ impl Unit {
         Some(slot)
     }
 
-    /// It has no room: no more is offered until it says that it takes more.
+    /// Records that it is full: nothing is offered until it grants more.
     const fn is_full(&mut self) {
         self.granted = self.given;
     }
 
-    /// How many of its decisions were taken.
+    /// Returns the number of its taken decisions.
     fn taken(&self) -> u64 {
         self.given - self.has.len() as u64
     }
 
-    /// A decision of its is taken; false where it does not have that event, or is not listened to any more.
+    /// Takes one of its decisions; false if it does not have that event, or its decisions no longer count.
     pub(super) fn decided(&mut self, slot: u32) -> bool {
         let is_believed = self.process.is_ready() || self.taken() < self.believed;
         if !is_believed {
             return false;
         }
-        // A node may decide in any order; a process has the first one.
+        // A filter node may decide in any order; a process decides its first event.
         let Some(place) = self.has.iter().position(|&has| has == slot) else { return false };
         let _ = self.has.remove(place);
         self.decided = self.decided.max(self.taken());
@@ -421,7 +421,7 @@ impl Unit {
         true
     }
 
-    /// What it says cannot be true.
+    /// Records an impossible answer.
     pub(super) fn disbelieve(&mut self) {
         if self.process.is_ready() {
             self.process.condemn();
@@ -430,12 +430,12 @@ impl Unit {
         }
     }
 
-    /// Processes are started again.
+    /// Allows process starts again.
     pub(super) const fn open(&mut self) {
         self.is_closed = false;
     }
 
-    /// It is not needed any more; what it has decided counts.
+    /// Closes the unit; its earlier decisions count.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
         if self.process.is_ready() {
@@ -444,7 +444,8 @@ impl Unit {
         self.process.dismiss();
     }
 
-    /// It is certain that it has ended. Appends the events that it had, and says whether the first of them is what it ended over.
+    /// Records that its process has certainly ended. Appends its events; returns whether it ended over the first of
+    /// them.
     pub(super) fn ended(&mut self, now: Instant, had: &mut Vec<u32>) -> bool {
         if !self.process.ended(now) {
             return false;

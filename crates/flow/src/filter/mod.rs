@@ -1,5 +1,4 @@
-//! The filter: what becomes of built events. Each goes to a filter unit, a decision comes back, and streams take what is
-//! accepted.
+//! The filter: each built event goes to a filter unit, a decision comes back, and streams select accepted events.
 //!
 //! ```text
 //!  builder --add--> FilterFarm --Offer--> filter units (FU): processes, nodes --decided--> Streams --> storage
@@ -8,10 +7,11 @@
 //!                      |                        believed: tried once more               where a stream wants that
 //!                      +-- next_failed: no decision can be had --> the error stream
 //! ```
-//! Events go out by absolute credit: a filter unit says how many it takes in this life of it. What it had when it ended goes to
-//! others; the one that it was working on is tried once more, and if that ends a filter unit as well it is set aside, whole.
-//! Nothing else waits for it. What filters fill into histograms comes with their decisions, and [`Monitoring`] adds up that of those
-//! that count. Filters that are functions of this process ([`Builtin`]) answer at once and need no farm.
+//! Events are given out by absolute credit: a filter unit reports how many it takes in the lifetime of its process.
+//! Events of a process that ended go to others. The event that it was working on is tried once more; if that ends a
+//! filter unit again, the whole event is quarantined, and no other event waits for it. Histogram fills come with the
+//! decisions, and [`Monitoring`] adds up those of valid decisions. Filters that are functions of this process
+//! ([`Builtin`]) answer at once and need no farm.
 
 mod farm;
 mod monitoring;
@@ -31,10 +31,10 @@ use crate::supervision::SupervisorConfig;
 use ropewalk_terms::{EventKey, SourceId, StreamIndex, TriggerBits};
 use ropewalk_wire::run_file::StreamName;
 
-/// What a filter says of an event.
+/// A filter's decision on an event.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Decision {
-    /// It is kept.
+    /// Whether it is kept.
     pub accept: bool,
     /// The triggers that it passed.
     pub triggers: TriggerBits,
@@ -43,63 +43,63 @@ pub struct Decision {
 /// The filter units of a builder unit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct FarmConfig {
-    /// How many filter units there are, at least 1.
+    /// Number of filter units, at least 1.
     pub units: u16,
-    /// How many events can be in work, as the builder unit numbers them: 0 to one less.
+    /// Maximum number of events in work; slots are numbered from 0.
     pub slots: u32,
-    /// How patient it is with each of them.
+    /// Time-outs and restarts of each filter unit.
     pub supervision: SupervisorConfig,
 }
 
-/// Which of the accepted events a stream takes.
+/// Selection of accepted events by a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamConfig {
     /// Its name, used in the names of its files; [`StreamName::UNNAMED`] if a run has only one stream.
     pub name: StreamName,
-    /// Any of these triggers; with neither triggers nor trigger types it takes every accepted event.
+    /// Selects events with any of these triggers; without triggers and trigger types it selects every accepted event.
     pub triggers: TriggerBits,
-    /// Or one of these trigger types, as the trigger source gave it.
+    /// Also selects events with one of these trigger types, as given by the trigger source.
     pub trigger_types: Vec<u16>,
-    /// One of so many that it takes is kept; the first one is. At least 1.
+    /// One of this many selected events is kept, beginning with the first. At least 1.
     pub prescale: u32,
-    /// Its events are written in the order of their keys.
+    /// Whether its events are written in the order of their keys.
     pub ordered: bool,
 }
 
 impl StreamConfig {
-    /// The stream of a run that has no other one: it takes everything.
+    /// Returns the stream of a run without further streams: it selects everything.
     pub const fn everything() -> Self {
         let name = StreamName::UNNAMED;
         Self { name, triggers: TriggerBits(0), trigger_types: Vec::new(), prescale: 1, ordered: false }
     }
 
-    /// Whether it takes every accepted event, before its prescale.
+    /// Whether it selects every accepted event, before its prescale.
     fn takes_all(&self) -> bool {
         self.triggers == TriggerBits::default() && self.trigger_types.is_empty()
     }
 }
 
-/// Settings of streams that make no sense.
+/// Inconsistent settings of streams.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FilterConfigError {
-    /// There is no place for more.
+    /// There are too many streams.
     #[error("there are {0} streams, with that of errors; a run has at most {most}", most = StreamIndex::MOST)]
     TooManyStreams(usize),
-    /// Nothing would be kept.
+    /// A prescale of 0 keeps nothing.
     #[error("stream `{0}`: a prescale of 0 keeps nothing; 1 keeps everything")]
     NoPrescale(StreamName),
-    /// Their files would have the same names.
+    /// Two streams have the same name.
     #[error("two streams are called `{0}`; give each a name of its own")]
     StreamTwice(StreamName),
-    /// Its files could not be distinguished from those of others.
+    /// A stream among several has no name.
     #[error("a stream has no name; only one that is alone needs none")]
     NoName,
 }
 
-/// Checks that streams make sense together. One alone may have no name.
+/// Checks that the streams are consistent. A single stream may have no name.
 ///
 /// # Errors
-/// The first thing that does not.
+/// The first inconsistency.
 fn check(streams: &[StreamConfig]) -> Result<(), FilterConfigError> {
     if streams.len() > StreamIndex::MOST {
         return Err(FilterConfigError::TooManyStreams(streams.len()));
@@ -118,15 +118,16 @@ fn check(streams: &[StreamConfig]) -> Result<(), FilterConfigError> {
     Ok(())
 }
 
-/// What triggers look at in an event, wherever it lies.
+/// The properties of an event that triggers use, independent of its memory layout.
 pub trait TriggerView {
-    /// What it is known by.
+    /// Returns its key.
     fn key(&self) -> EventKey;
 
-    /// Bytes of all payloads.
+    /// Returns the size of all payloads in bytes.
     fn payload_bytes(&self) -> u64;
 
-    /// The payload of a source's fragment, from its first byte on; `None` if the event has no fragment of that source.
+    /// Returns the payload of a source's fragment from its first byte on; `None` if the event has no fragment of that
+    /// source.
     fn payload_of(&self, source: SourceId) -> Option<impl Iterator<Item = u8>>;
 }
 
@@ -145,49 +146,49 @@ impl TriggerView for EventView<'_> {
     }
 }
 
-/// How a number found in a fragment is compared.
+/// A comparison with a number in a fragment.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Comparison {
-    /// It is this one.
+    /// Equal.
     Is,
-    /// It is not this one.
+    /// Not equal.
     IsNot,
-    /// It is at least as large.
+    /// Greater or equal.
     AtLeast,
-    /// It is at most as large.
+    /// Less or equal.
     AtMost,
 }
 
-/// What an event has to be, or to have.
+/// A built-in trigger condition.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Builtin {
     /// Anything.
     All,
     /// Every Nth event by event number, N at least 1: all deciders keep the same events.
     Every(u64),
-    /// Events with a payload in a range of bytes.
+    /// Events with a payload in this range of bytes.
     Size {
-        /// At least.
+        /// Minimum.
         least: u64,
-        /// At most.
+        /// Maximum.
         most: u64,
     },
-    /// A fragment of this source.
+    /// Events with a fragment of this source.
     Present(SourceId),
-    /// Bytes of a source's fragment, in the order of the mask, taken as one number with the first byte foremost.
+    /// Events with matching bytes in a source's fragment, taken as one big-endian number.
     Bytes {
-        /// Whose fragment.
+        /// The source.
         source: SourceId,
-        /// Where in it they begin.
+        /// Offset of the bytes in its fragment.
         offset: u32,
-        /// Which bits count; as many bytes as are looked at, 1 to 8.
+        /// Mask with one byte for each compared byte, 1 to 8.
         mask: Vec<u8>,
-        /// How what is found is compared with `value`.
+        /// The comparison with `value`.
         comparison: Comparison,
-        /// What it is compared with.
+        /// The value.
         value: u64,
     },
-    /// A random share of the events, from 0 to 1: with the same seed, every decider keeps the same ones. For tests.
+    /// A random share of the events, from 0 to 1: with the same seed, every decider keeps the same events. For tests.
     Random {
         /// The share.
         share: f64,
@@ -218,7 +219,7 @@ impl Builtin {
     }
 }
 
-/// The bytes at a place of a source's fragment, masked; `None` if the fragment does not reach that far.
+/// Returns the masked bytes at an offset of a source's fragment; `None` if the fragment is too short.
 fn found(event: &impl TriggerView, source: SourceId, offset: u32, mask: &[u8]) -> Option<u64> {
     let bytes = event.payload_of(source)?.skip(offset as usize).take(mask.len());
     let mut count = 0;
@@ -229,21 +230,21 @@ fn found(event: &impl TriggerView, source: SourceId, offset: u32, mask: &[u8]) -
     (count == mask.len()).then_some(number)
 }
 
-/// A number from 0 to 1 that belongs to a key.
+/// Returns a number from 0 to 1 that depends on the key only.
 fn chance(seed: u64, key: EventKey) -> f64 {
-    // Multiplications and shifts that spread each bit over all others (SplitMix64).
+    // SplitMix64: multiplications and shifts that spread each bit over all others.
     let mut mixed = seed ^ key.to_bits().wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     (mixed ^ mixed >> 31) as f64 / u64::MAX as f64
 }
 
-/// Triggers in a list: the first is trigger 0. An event is accepted where it passes any.
+/// A list of triggers: the first is trigger 0. An event is accepted if it passes any of them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BuiltinFilter(Vec<Builtin>);
 
 impl BuiltinFilter {
-    /// A filter with these triggers, of which there can be [`TriggerBits::COUNT`]; those behind are left out.
+    /// Creates a filter with these triggers, at most [`TriggerBits::COUNT`]; further ones are left out.
     pub fn new(mut triggers: Vec<Builtin>) -> Self {
         triggers.truncate(TriggerBits::COUNT as usize);
         Self(triggers)

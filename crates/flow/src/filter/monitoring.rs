@@ -96,8 +96,8 @@ impl Monitoring {
         Self { streams, shapes: Vec::with_capacity(MOST_HISTOGRAMS), open, closed, spare }
     }
 
-    /// What a filter declares, in its order: where each of its histograms is found here. None for one for which there is no
-    /// place, or whose name another one has that is not like it: its fills are dropped, and counted.
+    /// What a filter declares, in its order: where each of its histograms is found here. None for one for which there
+    /// is no place, or whose name another one has that is not like it: its fills are dropped, and counted.
     pub fn declare(&mut self, shapes: &[HistogramShape]) -> Vec<Option<u16>> {
         shapes.iter().map(|shape| self.place_of(shape)).collect()
     }
@@ -162,7 +162,8 @@ impl Monitoring {
         &mut self.open[place]
     }
 
-    /// No more events of this lumisection follow. One without any event here is closed too: that it had none is known then.
+    /// No more events of this lumisection follow. One without any event here is closed too: that it had none is known
+    /// then.
     pub fn close(&mut self, number: u32) {
         self.record(number);
         let place = self.open.binary_search_by_key(&number, |record| record.number);
@@ -371,7 +372,8 @@ impl Histogram {
         } else if value >= high {
             &mut self.overflow
         } else {
-            // In this order: a value at a bin's beginning is not rounded to the one before where the width is a whole number.
+            // In this order: a value at a bin's beginning is not rounded to the one before where the width is a whole
+            // number.
             let bin = ((value - low) * self.counts.len() as f64 / (high - low)) as usize;
             // What is just below the end may be rounded up to it.
             let last = self.counts.len() - 1;

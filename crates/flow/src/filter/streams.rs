@@ -27,8 +27,8 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// These streams, and where events are filtered one more for those of which no decision can be had: the last one, called
-    /// [`error`](ERROR_STREAM).
+    /// These streams, and where events are filtered one more for those of which no decision can be had: the last one,
+    /// called [`error`](ERROR_STREAM).
     ///
     /// # Errors
     /// Where they make no sense together.
@@ -56,8 +56,8 @@ impl Streams {
         Self::new(vec![StreamConfig::everything()], false).expect("one stream alone makes sense")
     }
 
-    /// From now on a stream keeps one of so many of its events, 1 to 2³² - 1. One that is meant to have every event, or that there is not,
-    /// stays as it is.
+    /// From now on a stream keeps one of so many of its events, 1 to 2³² - 1. One that is meant to have every event, or
+    /// that there is not, stays as it is.
     pub fn set_prescale(&mut self, stream: u16, prescale: u64) {
         if let Some(stream) = self.streams.get_mut(usize::from(stream))
             && let Ok(prescale @ 1..) = u32::try_from(prescale)

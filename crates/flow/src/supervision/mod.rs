@@ -8,8 +8,8 @@
 //!                             +-- Start, after a pause, and not too often
 //! ```
 //! The piece of work that a process had when it ended is tried once more with the next process; if that ends over it as
-//! well, it has failed. Pieces that were answered before stay answered, and those behind it are not harmed. When
-//! processes end too often no other one is started, and all work fails at once, so that nothing waits for ever.
+//! well, it has failed. Answers from before count, and later pieces of work are not affected. If processes end too
+//! often, no other is started, and all work fails at once, so that nothing waits for ever.
 
 #[cfg(test)]
 mod tests;
@@ -18,28 +18,28 @@ use core::time::Duration;
 use ropewalk_terms::Instant;
 use std::collections::VecDeque;
 
-/// How patient a supervisor is.
+/// Time-outs and restarts of a supervised process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct SupervisorConfig {
-    /// How long a process may take over one piece of work.
+    /// Time-out for one piece of work.
     pub timeout: Duration,
-    /// How long it may take until it is ready for the first one.
+    /// Time-out for the start.
     pub start_timeout: Duration,
-    /// The pause before another process is started.
+    /// Delay before a restart.
     pub restart_delay: Duration,
-    /// How many processes are started again in any [`SupervisorConfig::PERIOD`]; with one more it is given up.
+    /// Maximum number of restarts in any [`SupervisorConfig::PERIOD`]; one more gives the process up.
     pub restarts: u32,
 }
 
 impl SupervisorConfig {
-    /// The time in which restarts are counted.
+    /// The period in which restarts are counted.
     pub const PERIOD: Duration = Duration::from_secs(60);
-    /// How often a piece of work is tried.
+    /// Number of attempts for a piece of work.
     pub const TRIES: u8 = 2;
 }
 
 impl Default for SupervisorConfig {
-    /// 1 s for a piece of work, 10 s for a start, a pause of 100 ms, 10 restarts.
+    /// 1 s for a piece of work, 10 s for a start, a delay of 100 ms, 10 restarts.
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(1),
@@ -50,52 +50,52 @@ impl Default for SupervisorConfig {
     }
 }
 
-/// What is to be done with the process.
+/// An action on the process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Order {
     /// Start a process; none runs.
     Start,
-    /// Let it do these pieces of work, in their order.
+    /// Have it do these pieces of work, in order.
     Ask {
-        /// The first one's index in the batch.
+        /// Index of the first one in the batch.
         first: usize,
-        /// How many.
+        /// Their number.
         count: usize,
     },
-    /// End it, and tell when it is certain that it has ended.
+    /// Kill it, and report when it has certainly ended.
     Kill,
 }
 
-/// What became of a piece of work.
+/// State of a piece of work.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Nothing yet.
+    /// Not done yet.
     Pending,
-    /// There is an answer.
+    /// Answered.
     Answered,
-    /// There will be none.
+    /// Failed: there will be no answer.
     Failed,
 }
 
-/// Watches over a process: see the module's text.
+/// Supervises a process: see the module documentation.
 #[derive(Debug)]
 pub struct Supervisor {
     process: Process,
-    /// It does the first piece that is not done, since then.
+    /// Since when it has worked on the first piece that is not done.
     busy: Option<Instant>,
-    /// It is to end because of that piece.
+    /// Whether it is being ended because of that piece.
     over_work: bool,
-    /// Pieces of work of the batch: which of them have failed.
+    /// For each piece of work of the batch: whether it has failed.
     failed: Vec<bool>,
-    /// How many of them are done, from the first one on.
+    /// Number of done pieces, from the first one on.
     done: usize,
-    /// The piece that a process ended over, and how many in a row did.
+    /// The piece that a process ended over, and how many processes in a row did.
     tried: Option<(usize, u8)>,
     failures: u64,
 }
 
 impl Supervisor {
-    /// There is no process yet, and the first one is started at once. A batch has at most `most` pieces of work.
+    /// Creates a supervisor whose process is started at once. A batch has at most `most` pieces of work.
     pub fn new(config: SupervisorConfig, most: usize) -> Self {
         Self {
             process: Process::new(config),
@@ -108,19 +108,19 @@ impl Supervisor {
         }
     }
 
-    /// Another piece of work of the batch. It is for a batch that was not [asked](Order::Ask) for yet.
+    /// Adds a piece of work to the batch, before the batch was [requested](Order::Ask).
     pub fn add(&mut self) {
         self.failed.push(false);
         self.settle();
     }
 
-    /// Another batch begins.
+    /// Starts another batch.
     pub fn clear(&mut self) {
         self.failed.clear();
         (self.done, self.tried) = (0, None);
     }
 
-    /// What became of a piece of work of the batch.
+    /// Returns the state of a piece of work.
     pub fn outcome(&self, index: usize) -> Outcome {
         match self.failed.get(index) {
             _ if index >= self.done => Outcome::Pending,
@@ -129,12 +129,12 @@ impl Supervisor {
         }
     }
 
-    /// How many processes were started in the place of another one.
+    /// Returns the number of restarts.
     pub const fn restarted(&self) -> u64 {
         self.process.restarted()
     }
 
-    /// How many pieces of work have failed.
+    /// Returns the number of failed pieces of work.
     pub const fn failures(&self) -> u64 {
         self.failures
     }
@@ -144,12 +144,12 @@ impl Supervisor {
         self.process.is_given_up()
     }
 
-    /// The process is ready for work.
+    /// Records that the process is ready for work.
     pub fn ready(&mut self) {
         self.process.ready();
     }
 
-    /// The process has done the pieces of work before this one.
+    /// Records that the process has done the pieces of work before this one.
     pub fn progressed(&mut self, now: Instant, done: usize) {
         let Some(since) = self.busy.filter(|_| self.process.is_ready()) else { return };
         let done = done.min(self.failed.len());
@@ -158,8 +158,8 @@ impl Supervisor {
         self.busy = Some(since).filter(|_| self.done < self.failed.len());
     }
 
-    /// What the process says of a piece of work that it has done cannot be true: it is not believed in anything that
-    /// it said since. Those before it should have been looked at.
+    /// Records an impossible answer for a done piece of work: no answer from this one on counts. Earlier answers should
+    /// have been taken.
     pub fn disbelieve(&mut self, index: usize) {
         if index >= self.done || self.failed[index] {
             return;
@@ -171,12 +171,12 @@ impl Supervisor {
         } else if self.is_given_up() {
             self.settle();
         } else {
-            // It has gone since.
+            // The process has ended in the meantime.
             self.try_in_vain();
         }
     }
 
-    /// It is certain that the process has ended, or that it could not be started.
+    /// Records that the process has certainly ended, or could not be started.
     pub fn ended(&mut self, now: Instant) {
         if !self.process.ended(now) {
             return;
@@ -188,7 +188,7 @@ impl Supervisor {
         self.settle();
     }
 
-    /// A process ended over the first piece of work that is not done.
+    /// Handles a process that ended over the first piece of work that is not done.
     fn try_in_vain(&mut self) {
         let before = self.tried.filter(|(index, _)| *index == self.done).map_or(0, |(_, times)| times);
         self.tried = Some((self.done, before.saturating_add(1)));
@@ -197,7 +197,7 @@ impl Supervisor {
         }
     }
 
-    /// The first piece of work that is not done has failed.
+    /// Fails the first piece of work that is not done.
     fn fail_next(&mut self) {
         if let Some(failed) = self.failed.get_mut(self.done) {
             *failed = true;
@@ -206,14 +206,14 @@ impl Supervisor {
         }
     }
 
-    /// Where it is given up, nothing waits.
+    /// Fails all work if the process is given up.
     fn settle(&mut self) {
         while self.is_given_up() && self.done < self.failed.len() {
             self.fail_next();
         }
     }
 
-    /// What is to be done now; to be asked until there is nothing.
+    /// Returns the next action; must be called until there is none.
     pub fn poll(&mut self, now: Instant) -> Option<Order> {
         if self.process.is_ready() && self.busy.is_none() && self.done < self.failed.len() {
             self.busy = Some(now);
@@ -229,7 +229,7 @@ impl Supervisor {
         }
     }
 
-    /// When it is to be polled even if nothing happens.
+    /// When [`Supervisor::poll`] must be called without further input.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.process.next_deadline(self.busy)
     }
@@ -237,47 +237,47 @@ impl Supervisor {
 
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum State {
-    /// No process runs, and until then none is started.
+    /// No process runs, and none is started before this time.
     Down { until: Instant },
     /// It was started, and is not ready.
     Starting { since: Instant },
     /// It works, or waits for work.
     Ready,
-    /// It is to end; `is_dismissed`: because it is not needed any more.
+    /// It is being ended; `is_dismissed`: because it is no longer needed.
     Ending { is_ordered: bool, is_dismissed: bool },
     /// No other one is started.
     GivenUp,
 }
 
-/// What is to be done with the process.
+/// An action on a process.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum ProcessOrder {
     /// Start a process; none runs.
     Start,
-    /// End it for what it did wrong, and tell when it is certain that it has ended.
+    /// Kill it for a fault, and report when it has certainly ended.
     Kill,
-    /// The same, of one that did nothing wrong: it is not needed any more.
+    /// The same for a process without a fault, which is no longer needed.
     Dismiss,
 }
 
-/// A process that is watched over.
+/// A supervised process.
 #[derive(Debug)]
 pub(crate) struct Process {
     config: SupervisorConfig,
     state: State,
-    /// When processes were started again, of the last [`SupervisorConfig::PERIOD`].
+    /// Times of the restarts in the last [`SupervisorConfig::PERIOD`].
     restarts: VecDeque<Instant>,
     restarted: u64,
 }
 
 impl Process {
-    /// No process runs yet, and the first one is started at once.
+    /// Creates the state without a process; the first one is started at once.
     pub(crate) fn new(config: SupervisorConfig) -> Self {
         let restarts = VecDeque::with_capacity(config.restarts as usize + 1);
         Self { config, state: State::Down { until: Instant::ZERO }, restarts, restarted: 0 }
     }
 
-    /// How many were started in the place of another one.
+    /// Returns the number of restarts.
     pub(crate) const fn restarted(&self) -> u64 {
         self.restarted
     }
@@ -287,7 +287,7 @@ impl Process {
         matches!(self.state, State::Ready)
     }
 
-    /// Whether it is to end, and has not.
+    /// Whether it is being ended.
     pub(crate) const fn is_ending(&self) -> bool {
         matches!(self.state, State::Ending { .. })
     }
@@ -297,19 +297,19 @@ impl Process {
         matches!(self.state, State::GivenUp)
     }
 
-    /// It is ready for work.
+    /// Records that it is ready for work.
     pub(crate) fn ready(&mut self) {
         if let State::Starting { .. } = self.state {
             self.state = State::Ready;
         }
     }
 
-    /// It is to be killed; it is not listened to any more.
+    /// Marks it to be killed; its further messages are ignored.
     pub(crate) fn condemn(&mut self) {
         self.begin_to_end(false);
     }
 
-    /// It is not needed any more, and is to be killed. That it ends counts as no restart.
+    /// Marks it to be killed because it is no longer needed. Its end counts as no restart.
     pub(crate) fn dismiss(&mut self) {
         self.begin_to_end(true);
     }
@@ -320,7 +320,7 @@ impl Process {
         }
     }
 
-    /// It is certain that it has ended, or that it could not be started. Whether there was one.
+    /// Records that it has certainly ended, or could not be started. Returns whether there was one.
     pub(crate) fn ended(&mut self, now: Instant) -> bool {
         if let State::Down { .. } | State::GivenUp = self.state {
             return false;
@@ -342,7 +342,7 @@ impl Process {
         true
     }
 
-    /// What is to be done now, where it has worked on one piece of work since `busy`.
+    /// Returns the next action, if it has worked on one piece of work since `busy`.
     pub(crate) fn poll(&mut self, now: Instant, busy: Option<Instant>) -> Option<ProcessOrder> {
         match self.state {
             State::Down { until } if now >= until => {
@@ -365,7 +365,7 @@ impl Process {
         Some(ProcessOrder::Kill)
     }
 
-    /// When it is to be polled even if nothing happens.
+    /// When [`Process::poll`] must be called without further input.
     pub(crate) fn next_deadline(&self, busy: Option<Instant>) -> Option<Instant> {
         match self.state {
             State::Down { until } => Some(until),

@@ -1,42 +1,42 @@
-//! One front end as run control knows it, and what can go wrong with it.
+//! One front end under run control, and the incidents of front ends.
 
 use super::pause::Hold;
 use core::fmt;
 use ropewalk_terms::{Instant, RunNumber, SourceId};
 use ropewalk_wire::front_end::{Hello, Stage, Status, Stopped, Vetoed};
 
-/// A source under run control.
+/// Configuration of a source under run control.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FrontEndConfig {
-    /// Which one.
+    /// The source.
     pub source: SourceId,
-    /// It is the trigger source: enabled last, vetoed first. At most one is.
+    /// Whether it is the trigger source: enabled last, vetoed first. At most one is.
     pub is_trigger: bool,
-    /// Events need it, so that a start waits for it.
+    /// Whether events need it, so that a start waits for it.
     pub is_required: bool,
     /// Its settings as text.
     pub settings: String,
 }
 
-/// Slow readings of a front end in one run.
+/// Slow-control readings of a front end in one run.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Readings {
     /// Taken.
     pub taken: u64,
-    /// Came too fast, or found no room.
+    /// Refused because they came too fast, or without room.
     pub refused: u64,
-    /// So many may come at once.
+    /// Number of readings that may come at once.
     left: f64,
     since: Instant,
 }
 
-/// Slow readings that a front end may report in a second, and at once after a pause.
+/// Maximum number of readings per second, and at once after a pause.
 pub const READINGS_PER_SECOND: u64 = 1000;
 
 impl Readings {
     const NONE: Self = Self { taken: 0, refused: 0, left: READINGS_PER_SECOND as f64, since: Instant::ZERO };
 
-    /// Whether one more is taken.
+    /// Takes a reading; false if it is refused.
     pub(super) fn take(&mut self, now: Instant, has_room: bool) -> bool {
         let most = READINGS_PER_SECOND as f64;
         self.left = (self.left + now.since(self.since).as_secs_f64() * most).min(most);
@@ -52,37 +52,37 @@ impl Readings {
     }
 }
 
-/// One front end: the commands that it got and what it answered.
+/// State of one front end.
 #[derive(Clone, Debug)]
 pub struct Member {
     pub(super) config: FrontEndConfig,
     /// Its last hello; `None` while it is not connected.
     pub(super) hello: Option<Hello>,
-    /// How it called itself, and its versions: kept when it goes.
+    /// Its name and versions, kept when it disconnects.
     pub(super) name: String,
     pub(super) versions: String,
-    /// It was connected once.
+    /// Whether it was ever connected.
     pub(super) is_known: bool,
-    /// It said that it was ready for the present run: it has its settings.
+    /// Whether it was ready for the present run, and so has its settings.
     pub(super) was_ready: bool,
-    /// How far it is in the present run.
+    /// Its stage in the present run.
     pub(super) reached: Stage,
     /// The stage that it was commanded to reach over this connection.
     pub(super) asked: Option<Stage>,
-    /// It takes no part, in this run and in later ones, until it is unmasked.
+    /// Whether it is masked, in this run and in later ones.
     pub(super) is_masked: bool,
-    /// It is not waited for in this run any more.
+    /// Whether it is no longer waited for in this run.
     pub(super) is_left_behind: bool,
-    /// It reported a failure; the command is not repeated before the next limit.
+    /// Whether it reported a failure; the command is not repeated before the next limit.
     pub(super) has_failed: bool,
-    /// When something came from it last.
+    /// When it was last heard.
     pub(super) heard: Instant,
     pub(super) ping_due: Instant,
     pub(super) is_silent: bool,
     pub(super) status: Status,
     pub(super) vetoed: Option<Vetoed>,
     pub(super) stopped: Option<Stopped>,
-    /// Whether it is held, of the trigger source.
+    /// For the trigger source: whether it is held.
     pub(super) hold: Hold,
     pub(super) readings: Readings,
 }
@@ -112,7 +112,7 @@ impl Member {
         }
     }
 
-    /// Forgets the last run.
+    /// Clears the state of the last run.
     pub(super) fn begin(&mut self) {
         (self.reached, self.asked, self.was_ready) = (Stage::Idle, None, false);
         (self.is_left_behind, self.has_failed) = (false, false);
@@ -121,72 +121,72 @@ impl Member {
         (self.readings.taken, self.readings.refused) = (0, 0);
     }
 
-    /// Events need it, so that a start waits for it.
+    /// Whether events need it, so that a start waits for it.
     pub(super) const fn is_needed(&self) -> bool {
         self.config.is_required && !self.is_masked
     }
 
-    /// How it was configured.
+    /// Returns its configuration.
     pub const fn config(&self) -> &FrontEndConfig {
         &self.config
     }
 
-    /// Whether it said that it was ready for the present run, and so has its settings.
+    /// Whether it was ready for the present run, and so has its settings.
     pub const fn was_ready(&self) -> bool {
         self.was_ready
     }
 
-    /// What it said of itself, while it is connected.
+    /// Returns its hello while it is connected.
     pub const fn hello(&self) -> Option<&Hello> {
         self.hello.as_ref()
     }
 
-    /// How it called itself last; empty before its first connection.
+    /// Returns its last name; empty before its first connection.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The versions of its firmware and library, as it said last.
+    /// Returns the versions of its firmware and library.
     pub fn versions(&self) -> &str {
         &self.versions
     }
 
-    /// Its slow readings in this run.
+    /// Returns its slow-control readings in this run.
     pub const fn readings(&self) -> &Readings {
         &self.readings
     }
 
-    /// How far it is in the present run, or came in the last one.
+    /// Returns its stage in the present run, or its last stage in the last run.
     pub const fn stage(&self) -> Stage {
         self.reached
     }
 
-    /// It takes no part until it is unmasked.
+    /// Whether it is masked.
     pub const fn is_masked(&self) -> bool {
         self.is_masked
     }
 
-    /// It is not waited for in this run any more.
+    /// Whether it is no longer waited for in this run.
     pub const fn is_left_behind(&self) -> bool {
         self.is_left_behind
     }
 
-    /// Its last word about itself in this run.
+    /// Returns its last status in this run.
     pub const fn status(&self) -> &Status {
         &self.status
     }
 
-    /// The trigger source's account, once it has given it.
+    /// Returns the account of the trigger source after its veto.
     pub const fn vetoed(&self) -> Option<&Vetoed> {
         self.vetoed.as_ref()
     }
 
-    /// What it sent, once it has said so.
+    /// Returns what it sent, after its stop.
     pub const fn stopped(&self) -> Option<&Stopped> {
         self.stopped.as_ref()
     }
 
-    /// The number of the last event so far, while the trigger source is held as it says itself.
+    /// Returns the number of the last event, while the trigger source reports that it is held.
     pub fn held(&self) -> Option<u64> {
         self.hold.last.filter(|_| self.hold.is_held)
     }
@@ -196,35 +196,35 @@ impl Member {
         self.reached >= stage || self.is_left_behind || self.is_masked
     }
 
-    /// How far a front end that calls is in this run, as it says itself.
+    /// Returns the stage of a connecting front end in this run, by its own report.
     pub(super) fn stage_of(hello: &Hello, run: RunNumber) -> Stage {
         if hello.run == run { hello.stage } else { Stage::Idle }
     }
 }
 
-/// Incidents of one run that are kept; more are counted.
+/// Maximum number of incidents of one run that are kept; further ones are counted.
 pub const MOST_INCIDENTS: usize = 64;
 
-/// What happened.
+/// Kind of an incident.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum IncidentKind {
     /// Its control connection ended.
     Lost,
-    /// It called again, and is in the run as before.
+    /// It reconnected and is in the run as before.
     Returned,
-    /// It called again and knows nothing of the run: a program that was started anew. It is left out until the next run.
+    /// It reconnected without knowledge of the run, so it was restarted. It is left out until the next run.
     StartedAnew,
-    /// It could not obey a command; with its reason.
+    /// It could not obey a command, for this reason.
     Failed(String),
-    /// It did not come so far in time.
+    /// It did not reach this stage in time.
     NoAnswer(Stage),
-    /// It has said nothing for some time, although its connection stands.
+    /// It has sent nothing for some time, although its connection is open.
     Silent,
-    /// It is the trigger source, speaks version 1, and so does not know what it is to be held.
+    /// The trigger source speaks version 1 and cannot be held.
     CannotBeHeld,
-    /// It did not say in time that it was held.
+    /// It did not report in time that it is held.
     NotHeld,
-    /// It did not say in time that it was released.
+    /// It did not report in time that it is released.
     NotReleased,
 }
 
@@ -250,13 +250,13 @@ impl fmt::Display for IncidentKind {
     }
 }
 
-/// Something that went wrong with a front end.
+/// An incident of a front end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Incident {
-    /// Which front end.
+    /// The front end.
     pub source: SourceId,
-    /// When.
+    /// The time.
     pub at: Instant,
-    /// What happened.
+    /// The kind.
     pub kind: IncidentKind,
 }

@@ -159,7 +159,8 @@ impl FrontEnds {
         self.enter(now, FrontEndPhase::Configuring);
     }
 
-    /// Goes on with a run whose event manager is no more: front ends call, say how far they are, and are left as they are.
+    /// Goes on with a run whose event manager is no more: front ends call, say how far they are, and are left as they
+    /// are.
     pub fn take_over(&mut self, now: Instant, order: RunOrder) {
         if !self.phase.is_active() {
             (self.order, self.nodes) = (order, RunPhase::Running);

@@ -28,8 +28,8 @@ use serde::Deserialize;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What is to be done: one at a time. A later one may take the place of an earlier one that has not ended; then the earlier one's end
-/// means nothing any more.
+/// What is to be done: one at a time. A later one may take the place of an earlier one that has not ended; then the
+/// earlier one's end means nothing any more.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Task {
     /// Set everything up for one run, and check that it could begin.
