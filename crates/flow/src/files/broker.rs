@@ -4,19 +4,19 @@ use core::time::Duration;
 use ropewalk_terms::{Attempt, Instant};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// How patient a broker is.
+/// The time-outs of a broker.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct BrokerConfig {
-    /// How long a filter unit may take over one file, and to ask for a file when one is ready.
+    /// How long a filter unit may take for one file, and to request a file when one is ready.
     pub time_out: Duration,
-    /// How often a file is tried before it is set aside, 1 or more.
+    /// How often a file is tried before it is set aside, at least 1.
     pub tries: u16,
-    /// The pause before a document that could not get its name is tried again.
+    /// The pause before the broker tries again to rename a document.
     pub retry: Duration,
 }
 
 impl Default for BrokerConfig {
-    /// A minute for a file, three tries, a pause of half a second.
+    /// One minute for a file, three tries, a pause of half a second.
     fn default() -> Self {
         Self { time_out: Duration::from_secs(60), tries: 3, retry: Duration::from_millis(500) }
     }
@@ -27,7 +27,7 @@ impl Default for BrokerConfig {
 pub struct FileId {
     /// The lumisection of its events, counted from 1.
     pub lumisection: u32,
-    /// Which of the run's files.
+    /// The index of the file within the run.
     pub index: u32,
 }
 
@@ -40,77 +40,77 @@ pub struct UnitId(pub u32);
 pub struct Work {
     /// The file.
     pub file: FileId,
-    /// Number of this try. It is part of the name of everything that the unit writes.
+    /// The number of this try. It is part of the name of everything that the unit writes.
     pub attempt: Attempt,
 }
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum BrokerAction {
-    /// The unit is to filter this file.
+    /// Give this file to the unit to filter.
     Give {
-        /// Who.
+        /// The unit.
         unit: UnitId,
-        /// What.
+        /// The file and try.
         work: Work,
     },
-    /// The unit takes too long with its file, or to ask for one: its connection is closed, and its process ended.
+    /// The unit takes too long for its file, or to request one: close its connection and end its process.
     Dismiss {
-        /// Who.
+        /// The unit.
         unit: UnitId,
     },
-    /// Nothing comes any more: the unit may go.
+    /// No more files come: the unit may exit.
     Finish {
-        /// Who.
+        /// The unit.
         unit: UnitId,
     },
-    /// What was written for this try does not count and goes away.
+    /// Remove what was written for this try: it does not count.
     Discard {
         /// The try.
         work: Work,
     },
-    /// What was written for this try counts: its document gets its name ([`Broker::committed`],
+    /// Give the document of this try its final name: what was written for it counts ([`Broker::committed`],
     /// [`Broker::not_committed`]).
     Commit {
         /// The try.
         work: Work,
     },
-    /// Every event of the file is decided: it is deleted ([`Broker::gone`]).
+    /// Delete the file: every event of it is decided ([`Broker::gone`]).
     Delete {
-        /// Which.
+        /// The file.
         file: FileId,
     },
-    /// The file failed too often: move it aside for inspection ([`Broker::gone`]).
+    /// Move the file aside for inspection: it failed too often ([`Broker::gone`]).
     SetAside {
-        /// Which.
+        /// The file.
         file: FileId,
     },
 }
 
-/// What came of the files.
+/// Counts of files by outcome.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct BrokerCounts {
-    /// Files that came.
+    /// Files that were added.
     pub files: u64,
     /// Files whose events are all decided.
     pub decided: u64,
-    /// Files that were tried too often.
+    /// Files that failed too often.
     pub set_aside: u64,
-    /// Files that were given back, by a unit that was lost, took too long or failed.
+    /// Files given back because a unit was lost, took too long or failed.
     pub given_back: u64,
-    /// Reports of units on files that were not, or no longer, theirs.
+    /// Reports of units on files that were not theirs, or no longer theirs.
     pub stale: u64,
 }
 
-/// Which unit has which file: see the module's picture.
+/// Knows which unit has which file: see the module's diagram.
 #[derive(Debug)]
 pub struct Broker {
     config: BrokerConfig,
     /// Files that still exist.
     files: Table,
-    /// Units that want a file, the first one first.
+    /// Units that requested a file, the oldest request first.
     waiting: VecDeque<UnitId>,
-    /// Units that are connected, and neither have a file nor want one; and since when.
+    /// Connected units without a file or a request, and since when.
     idle: BTreeMap<UnitId, Instant>,
     actions: VecDeque<BrokerAction>,
     is_last: bool,
@@ -118,7 +118,7 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// A broker of an empty directory.
+    /// Creates a broker of an empty directory.
     pub fn new(config: BrokerConfig) -> Self {
         Self {
             config,
@@ -131,7 +131,7 @@ impl Broker {
         }
     }
 
-    /// What came of the files so far.
+    /// The counts so far.
     pub const fn counts(&self) -> BrokerCounts {
         self.counts
     }
@@ -141,13 +141,13 @@ impl Broker {
         self.files.undecided()
     }
 
-    /// Whether no file comes any more, and none is left.
+    /// Whether no more files come and none is left.
     pub fn is_done(&self) -> bool {
         self.is_last && self.files.is_empty()
     }
 
-    /// A file is whole. `attempt` is the highest that something in the directory was written for, 0 where there is
-    /// nothing: what there is does not count, and goes away.
+    /// Adds a complete file. `attempt` is the highest attempt with output in the directory, 0 if there is none. Such
+    /// output does not count and is removed.
     pub fn add(&mut self, file: FileId, attempt: Attempt) {
         if self.files.contains(file) {
             return;
@@ -159,8 +159,8 @@ impl Broker {
         });
     }
 
-    /// A file still exists although its document has its final name: the process that named it died before it deleted
-    /// the file.
+    /// Adds a file whose document already has its final name: the process that renamed it died before it deleted the
+    /// file.
     pub fn add_decided(&mut self, file: FileId) {
         if self.files.contains(file) {
             return;
@@ -170,17 +170,17 @@ impl Broker {
         self.actions.push_back(BrokerAction::Delete { file });
     }
 
-    /// No file comes any more.
+    /// Records that no more files come.
     pub const fn no_more_files(&mut self) {
         self.is_last = true;
     }
 
-    /// A unit has connected.
+    /// Records that a unit has connected.
     pub fn joined(&mut self, now: Instant, unit: UnitId) {
         self.idle.insert(unit, now);
     }
 
-    /// A unit wants a file. It has none.
+    /// Handles a unit's request for a file. The unit has none.
     pub fn request(&mut self, unit: UnitId) {
         self.idle.remove(&unit);
         if !self.waiting.contains(&unit) && self.files.of(unit).is_none() {
@@ -188,7 +188,7 @@ impl Broker {
         }
     }
 
-    /// A unit has written everything for its file.
+    /// Records that a unit has written everything for its file.
     pub fn done(&mut self, now: Instant, unit: UnitId, work: Work) {
         match self.files.get(work.file) {
             Some(entry @ Entry { attempt, state: State::Given { unit: one, .. }, .. })
@@ -202,7 +202,7 @@ impl Broker {
         }
     }
 
-    /// A unit cannot filter its file, and goes on.
+    /// Records that a unit cannot filter its file and continues.
     pub fn failed(&mut self, now: Instant, unit: UnitId, work: Work) {
         match self.files.get(work.file) {
             Some(Entry { attempt, state: State::Given { unit: one, .. }, .. })
@@ -215,7 +215,7 @@ impl Broker {
         }
     }
 
-    /// A unit is gone: what it had goes to another one.
+    /// Records the loss of a unit: another one gets its file.
     pub fn lost(&mut self, unit: UnitId) {
         self.waiting.retain(|waiting| *waiting != unit);
         self.idle.remove(&unit);
@@ -224,7 +224,7 @@ impl Broker {
         }
     }
 
-    /// A document has its name.
+    /// Records that a document has its final name.
     pub fn committed(&mut self, file: FileId) {
         let entry = self.files.get(file).filter(|entry| matches!(entry.state, State::Committing { .. }));
         let Some(entry) = entry else { return };
@@ -233,7 +233,7 @@ impl Broker {
         self.actions.push_back(BrokerAction::Delete { file });
     }
 
-    /// A document could not get its name; that is tried again.
+    /// Records that a document could not be renamed; the broker tries again.
     pub fn not_committed(&mut self, now: Instant, file: FileId) {
         if let Some(entry @ Entry { state: State::Committing { .. }, .. }) = self.files.get(file) {
             let retry = Some(now.after(self.config.retry));
@@ -241,32 +241,32 @@ impl Broker {
         }
     }
 
-    /// A file that was to be deleted or set aside is not there any more.
+    /// Records that a file that was to be deleted or set aside no longer exists.
     pub fn gone(&mut self, file: FileId) {
         if self.files.get(file).is_some_and(|entry| entry.state == State::Leaving) {
             self.files.remove(file);
         }
     }
 
-    /// What is to be done next.
+    /// Returns the next action.
     pub fn poll(&mut self, now: Instant) -> Option<BrokerAction> {
         self.actions.pop_front().or_else(|| self.time_out(now)).or_else(|| self.repeat(now)).or_else(|| self.give(now))
     }
 
-    /// When something is to be done although nothing happens.
+    /// When [`Broker::poll`] must be called without further input.
     pub fn next_deadline(&self) -> Option<Instant> {
         let late = self.files.given().chain(self.wanting()).map(|(_, since)| since.after(self.config.time_out)).min();
         late.into_iter().chain(self.files.to_repeat().map(|(_, _, retry)| retry)).min()
     }
 
-    /// Units that should ask for a file, because one is ready and no other unit asks for it; and since when they are
+    /// Units that should request a file, because one is ready and no other unit requests it, and since when they are
     /// idle.
     fn wanting(&self) -> impl Iterator<Item = (UnitId, Instant)> {
         let is_wanted = self.waiting.is_empty() && self.files.first_ready().is_some();
         self.idle.iter().filter(move |_| is_wanted).map(|(&unit, &since)| (unit, since))
     }
 
-    /// Dismisses a unit that has had its file for too long, or does not ask for one that is ready.
+    /// Dismisses a unit that has had its file for too long, or does not request one that is ready.
     fn time_out(&mut self, now: Instant) -> Option<BrokerAction> {
         let is_late = |since: Instant| now >= since.after(self.config.time_out);
         let (unit, _) = self.files.given().chain(self.wanting()).find(|(_, since)| is_late(*since))?;
@@ -274,14 +274,14 @@ impl Broker {
         Some(BrokerAction::Dismiss { unit })
     }
 
-    /// Tries again to give a document its name.
+    /// Tries again to rename a document.
     fn repeat(&mut self, now: Instant) -> Option<BrokerAction> {
         let (file, entry, _) = self.files.to_repeat().find(|(_, _, retry)| now >= *retry)?;
         self.files.put(file, Entry { state: State::Committing { retry: None }, ..entry });
         Some(BrokerAction::Commit { work: Work { file, attempt: entry.attempt } })
     }
 
-    /// Gives the first free file to the unit that has waited longest; lets units go if no more files will come.
+    /// Gives the first free file to the oldest request; dismisses units if no more files will come.
     fn give(&mut self, now: Instant) -> Option<BrokerAction> {
         let &unit = self.waiting.front()?;
         if let Some((file, entry)) = self.files.first_ready() {
@@ -297,7 +297,7 @@ impl Broker {
         Some(BrokerAction::Finish { unit })
     }
 
-    /// A file that a unit had is tried again, or set aside.
+    /// Makes a unit's file available again, or sets it aside.
     fn give_back(&mut self, file: FileId) {
         let Some(mut entry) = self.files.get(file) else { return };
         self.counts.given_back += 1;
@@ -320,22 +320,22 @@ pub(super) enum State {
     Ready,
     /// A unit has it.
     Given { unit: UnitId, since: Instant },
-    /// Its document is to get its name; where that failed, again at `retry`.
+    /// Its document is being renamed; after a failure, again at `retry`.
     Committing { retry: Option<Instant> },
-    /// It is decided, or set aside, and still there.
+    /// It is decided or set aside, and still exists.
     Leaving,
 }
 
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Entry {
-    /// Of the last time it was given; 0 before the first.
+    /// The attempt of the last time it was given; 0 before the first.
     pub(super) attempt: Attempt,
-    /// How often it was given back. Those before this broker's time do not count: units end with a broker that dies.
+    /// How often it was given back. Earlier brokers do not count: units end with their broker.
     failures: u16,
     state: State,
 }
 
-/// Files by what they wait for. A unit has one file at most.
+/// Files by state. A unit has at most one file.
 #[derive(Debug, Default)]
 struct Table {
     files: BTreeMap<FileId, Entry>,
@@ -363,7 +363,7 @@ impl Table {
         self.files.len() as u64 - self.leaving
     }
 
-    /// A file comes, or has another entry from now on.
+    /// Adds a file, or replaces its entry.
     fn put(&mut self, file: FileId, entry: Entry) {
         self.remove(file);
         self.files.insert(file, entry);
@@ -375,7 +375,7 @@ impl Table {
         }
     }
 
-    /// A file is not there any more.
+    /// Removes a file.
     pub(super) fn remove(&mut self, file: FileId) {
         let Some(entry) = self.files.remove(&file) else { return };
         match entry.state {
@@ -405,7 +405,7 @@ impl Table {
         })
     }
 
-    /// Files whose documents could not get their names, and when that is tried again.
+    /// Files whose documents could not be renamed, and when to try again.
     fn to_repeat(&self) -> impl Iterator<Item = (FileId, Entry, Instant)> {
         self.committing.iter().filter_map(|&file| match self.get(file)? {
             entry @ Entry { state: State::Committing { retry }, .. } => Some((file, entry, retry?)),

@@ -1,34 +1,33 @@
-//! What a filter said of the events of each lumisection: histograms, and how often each trigger and stream took one.
+//! What a filter reported on the events of each lumisection: histograms, and the count of each trigger and stream.
 //!
 //! ```text
 //!  declare: shapes --> one list for all filter units
 //!  decided, fill: verdict, triggers, streams, fills of a decision that counts --> the open lumisection of the event
 //!  close: no more events of it --> next_closed, to be kept
 //! ```
-//! A decision that does not count (of a filter unit that ended over the event, or stale) never comes here, and leaves
-//! nothing.
+//! Decisions that do not count (stale, or of a filter unit that ended during the event) never reach this module.
 
 use ropewalk_terms::{StreamSet, TriggerBits, Verdict};
 use std::collections::VecDeque;
 
-/// What became of the events of a lumisection in one builder unit.
+/// The decisions on the events of one lumisection in one builder unit.
 #[derive(Clone, PartialEq, Debug)]
 pub struct LumisectionRecord {
-    /// Which lumisection, from 1 on.
+    /// The number of the lumisection, from 1.
     pub number: u32,
     /// Events that were accepted, whether or not a stream took them.
     pub accepted: u64,
     /// Events that were rejected.
     pub rejected: u64,
-    /// Events of which no decision could be had.
+    /// Events without a decision.
     pub quarantined: u64,
     /// Accepted events that passed each trigger.
     pub triggers: Box<[u64]>,
     /// Events that each stream took, after its prescale.
     pub streams: Box<[u64]>,
-    /// In the order in which they were declared first.
+    /// In the order of their first declaration.
     pub histograms: Vec<Histogram>,
-    /// Fills of events that count for which there was no room, or no histogram.
+    /// Fills of counted events for which there was no room or no histogram.
     pub dropped_fills: u64,
 }
 
@@ -53,7 +52,7 @@ impl LumisectionRecord {
         self.histograms.iter_mut().for_each(Histogram::clear);
     }
 
-    /// Events that were decided on, or could not be.
+    /// Events with a decision, and events without one.
     pub const fn events(&self) -> u64 {
         self.accepted + self.rejected + self.quarantined
     }
@@ -68,27 +67,27 @@ pub struct Counted {
     pub verdict: Verdict,
     /// The triggers that it passed.
     pub triggers: TriggerBits,
-    /// The streams that took it.
+    /// The streams that took the event.
     pub streams: StreamSet,
 }
 
-/// Adds up what filters say: see the module's picture.
+/// Adds up the reports of filters: see the module's diagram.
 #[derive(Debug)]
 pub struct Monitoring {
     streams: usize,
     shapes: Vec<HistogramShape>,
-    /// By their numbers.
+    /// Sorted by number.
     open: Vec<LumisectionRecord>,
     closed: VecDeque<LumisectionRecord>,
-    /// Records for the next lumisections: made before the run, or taken and come back.
+    /// Empty records for the next lumisections: created before the run, or returned.
     spare: Vec<LumisectionRecord>,
 }
 
-/// Records that are made before the run: one is filled while others are closed, written, or on their way back.
+/// Records created before the run: one is filled while others are closed, written or being returned.
 const SPARE: usize = 16;
 
 impl Monitoring {
-    /// For so many streams.
+    /// Creates it for this number of streams.
     pub fn new(streams: usize) -> Self {
         let (open, closed) = (Vec::with_capacity(2 * SPARE), VecDeque::with_capacity(2 * SPARE));
         let mut spare = Vec::with_capacity(2 * SPARE);
@@ -96,8 +95,8 @@ impl Monitoring {
         Self { streams, shapes: Vec::with_capacity(MOST_HISTOGRAMS), open, closed, spare }
     }
 
-    /// What a filter declares, in its order: where each of its histograms is found here. None for one for which there
-    /// is no place, or whose name another one has that is not like it: its fills are dropped, and counted.
+    /// Registers a filter's histograms and returns the place of each. None if there is no room, or if a histogram of
+    /// the same name has another shape: its fills are dropped and counted.
     pub fn declare(&mut self, shapes: &[HistogramShape]) -> Vec<Option<u16>> {
         shapes.iter().map(|shape| self.place_of(shape)).collect()
     }
@@ -116,7 +115,7 @@ impl Monitoring {
         Some((self.shapes.len() - 1) as u16)
     }
 
-    /// A decision counts.
+    /// Counts a decision.
     pub fn decided(&mut self, decision: &Counted) {
         let record = self.record(decision.lumisection);
         match decision.verdict {
@@ -132,7 +131,7 @@ impl Monitoring {
         decision.streams.iter().for_each(|stream| record.streams[usize::from(stream.0)] += 1);
     }
 
-    /// What came with a decision that counts, on an event of this lumisection. `histograms` is what
+    /// Adds the fills of a counted decision on an event of this lumisection. `histograms` is what
     /// [`Monitoring::declare`] returned for the unit that decided.
     pub fn fill(&mut self, lumisection: u32, histograms: &[Option<u16>], fills: &Fills) {
         let record = self.record(lumisection);
@@ -146,7 +145,7 @@ impl Monitoring {
         }
     }
 
-    /// The record of an open lumisection; creates it if it does not exist.
+    /// Returns the record of an open lumisection; creates it if it does not exist.
     fn record(&mut self, number: u32) -> &mut LumisectionRecord {
         let place = match self.open.binary_search_by_key(&number, |record| record.number) {
             Ok(place) => place,
@@ -162,31 +161,30 @@ impl Monitoring {
         &mut self.open[place]
     }
 
-    /// No more events of this lumisection follow. One without any event here is closed too: that it had none is known
-    /// then.
+    /// Closes a lumisection: no more events of it follow. One without events gets a record too, which says so.
     pub fn close(&mut self, number: u32) {
         self.record(number);
         let place = self.open.binary_search_by_key(&number, |record| record.number);
         self.closed.extend(place.map(|place| self.open.remove(place)));
     }
 
-    /// The run ends: every lumisection that is open is closed.
+    /// Closes every open lumisection at the end of the run.
     pub fn close_all(&mut self) {
         self.closed.extend(self.open.drain(..));
     }
 
-    /// The next one that is closed, to be kept. Give it back with [`Monitoring::give_back`].
+    /// Returns the next closed record, to be stored. Return it with [`Monitoring::give_back`].
     pub fn next_closed(&mut self) -> Option<LumisectionRecord> {
         self.closed.pop_front()
     }
 
-    /// A record that is not needed any more.
+    /// Takes back a record that is no longer needed.
     pub fn give_back(&mut self, mut record: LumisectionRecord) {
         record.clear();
         self.spare.push(record);
     }
 
-    /// A run begins: nothing is left of another one but the histograms' shapes.
+    /// Prepares for another run. Only the shapes of the histograms remain.
     pub fn restart(&mut self) {
         for mut record in self.open.drain(..).chain(self.closed.drain(..)) {
             record.clear();
@@ -195,16 +193,16 @@ impl Monitoring {
     }
 }
 
-/// Histograms that the filter of a run has at most.
+/// Most histograms of a run's filter.
 pub const MOST_HISTOGRAMS: usize = 64;
-/// Bins of a histogram, at most.
+/// Most bins of a histogram.
 pub const MOST_BINS: u32 = 4096;
-/// Bytes of a histogram's name, at most.
+/// Most bytes of a histogram's name.
 pub const MOST_NAME_BYTES: usize = 64;
-/// Values that a filter fills in for one event at most.
+/// Most values that a filter fills for one event.
 pub const MOST_FILLS: usize = 256;
 
-/// What a histogram is like: bins of equal width from `low` on, up to `high`, which lies behind the last one.
+/// The shape of a histogram: bins of equal width from `low` to `high`, which is outside the last bin.
 #[derive(Clone, PartialEq, Debug)]
 pub struct HistogramShape {
     name: String,
@@ -213,37 +211,37 @@ pub struct HistogramShape {
     high: f64,
 }
 
-/// Why there is no such histogram.
+/// Why a histogram is not possible.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum HistogramError {
-    /// A name that cannot be one.
+    /// The name is not permitted.
     #[error("a histogram is called {0:?}: its name has 1 to {MOST_NAME_BYTES} bytes, without control characters")]
     Name(String),
-    /// Too many bins, or none.
+    /// No bins, or too many.
     #[error("histogram `{name}` has {bins} bins: there can be 1 to {MOST_BINS}")]
     Bins {
-        /// Its name.
+        /// The name of the histogram.
         name: String,
-        /// Its bins.
+        /// The number of bins.
         bins: u32,
     },
-    /// It begins where it ends, or behind that.
+    /// The lower end is not below the upper end.
     #[error("histogram `{name}` goes from {low} to {high}: both are finite, and the second one is larger")]
     Range {
-        /// Its name.
+        /// The name of the histogram.
         name: String,
-        /// Where it begins.
+        /// The lower end.
         low: f64,
-        /// Where it ends.
+        /// The upper end.
         high: f64,
     },
 }
 
 impl HistogramShape {
-    /// A histogram of this name with so many bins.
+    /// Creates the shape of a histogram.
     ///
     /// # Errors
-    /// Where there can be none: see the constants of this module.
+    /// If a value is outside the limits of this module's constants.
     pub fn new(name: &str, bins: u32, low: f64, high: f64) -> Result<Self, HistogramError> {
         let name = name.to_owned();
         if name.is_empty() || name.len() > MOST_NAME_BYTES || name.chars().any(char::is_control) {
@@ -252,44 +250,44 @@ impl HistogramShape {
         if bins == 0 || bins > MOST_BINS {
             return Err(HistogramError::Bins { name, bins });
         }
-        // What is computed with the width has to be a number as well, which of two ends far apart it is not.
+        // The product with the width must be finite as well, which it is not for two ends far apart.
         if !(low < high && ((high - low) * f64::from(bins)).is_finite()) {
             return Err(HistogramError::Range { name, low, high });
         }
         Ok(Self { name, bins, low, high })
     }
 
-    /// What it is called.
+    /// The name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many bins it has.
+    /// The number of bins.
     pub const fn bins(&self) -> u32 {
         self.bins
     }
 
-    /// Where the first bin begins.
+    /// The lower end of the first bin.
     pub const fn low(&self) -> f64 {
         self.low
     }
 
-    /// Where the last bin ends, which does not have this value itself.
+    /// The upper end of the last bin, exclusive.
     pub const fn high(&self) -> f64 {
         self.high
     }
 }
 
-/// A value that a filter fills in.
+/// A value that a filter fills.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Fill {
-    /// The histogram, by its place in the order in which the filter declared them.
+    /// The index of the histogram in the order in which the filter declared them.
     pub histogram: u16,
     /// The value.
     pub value: f64,
 }
 
-/// What a filter fills in for one event: [`MOST_FILLS`] values, and how many more there were.
+/// The fills of one event: up to [`MOST_FILLS`] values, and the number of values beyond.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fills {
     values: Vec<Fill>,
@@ -303,34 +301,34 @@ impl Default for Fills {
 }
 
 impl Fills {
-    /// Another event.
+    /// Prepares for another event.
     pub fn clear(&mut self) {
         self.values.clear();
         self.dropped = 0;
     }
 
-    /// The same as another one, in the memory that this one has.
+    /// Copies another one into the existing memory.
     pub fn copy_from(&mut self, other: &Self) {
         self.values.clone_from(&other.values);
         self.dropped = other.dropped;
     }
 
-    /// A value is filled in, or dropped where there are [`MOST_FILLS`] already.
+    /// Adds a value, or drops it if there are [`MOST_FILLS`] already.
     pub fn push(&mut self, fill: Fill) {
         if self.values.len() < MOST_FILLS { self.values.push(fill) } else { self.dropped += 1 }
     }
 
-    /// So many were dropped before they came here.
+    /// Counts values that were dropped earlier.
     pub const fn drop_more(&mut self, count: u64) {
         self.dropped = self.dropped.saturating_add(count);
     }
 
-    /// The values, in the order in which they were filled in.
+    /// The values, in the order of filling.
     pub fn values(&self) -> &[Fill] {
         &self.values
     }
 
-    /// How many there were no room for.
+    /// The number of dropped values.
     pub const fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -340,29 +338,29 @@ impl Fills {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Histogram {
     shape: HistogramShape,
-    /// How often a value of each bin was filled in.
+    /// Entries of each bin.
     pub counts: Box<[u64]>,
-    /// How often one below the first bin was.
+    /// Entries below the first bin.
     pub underflow: u64,
-    /// How often one behind the last bin was.
+    /// Entries above the last bin.
     pub overflow: u64,
-    /// How often something was that is no number.
+    /// Entries that are not a number.
     pub not_a_number: u64,
 }
 
 impl Histogram {
-    /// Without any entry.
+    /// Creates a histogram without entries.
     pub fn new(shape: HistogramShape) -> Self {
         let counts = vec![0; shape.bins as usize].into_boxed_slice();
         Self { shape, counts, underflow: 0, overflow: 0, not_a_number: 0 }
     }
 
-    /// What it is like.
+    /// The shape.
     pub const fn shape(&self) -> &HistogramShape {
         &self.shape
     }
 
-    /// Fills in a value.
+    /// Adds a value.
     pub fn fill(&mut self, value: f64) {
         let HistogramShape { low, high, .. } = self.shape;
         let count = if value.is_nan() {
@@ -372,28 +370,28 @@ impl Histogram {
         } else if value >= high {
             &mut self.overflow
         } else {
-            // In this order: a value at a bin's beginning is not rounded to the one before where the width is a whole
-            // number.
+            // The order matters: with a whole-number width, a value at the lower end of a bin is not rounded into the
+            // bin before.
             let bin = ((value - low) * self.counts.len() as f64 / (high - low)) as usize;
-            // What is just below the end may be rounded up to it.
+            // A value just below the upper end may be rounded up to it.
             let last = self.counts.len() - 1;
             &mut self.counts[bin.min(last)]
         };
         *count += 1;
     }
 
-    /// How often something was filled in.
+    /// The number of entries.
     pub fn entries(&self) -> u64 {
         self.counts.iter().sum::<u64>() + self.underflow + self.overflow + self.not_a_number
     }
 
-    /// No entries any more.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.counts.fill(0);
         (self.underflow, self.overflow, self.not_a_number) = (0, 0, 0);
     }
 
-    /// Adds the counts of another one of the same shape; false, and nothing is added, where it has another one.
+    /// Adds the counts of another histogram. Returns false and adds nothing if its shape differs.
     pub fn add(&mut self, other: &Self) -> bool {
         if self.shape != other.shape {
             return false;

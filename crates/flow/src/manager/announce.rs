@@ -11,10 +11,10 @@ use ropewalk_terms::{Cause, EventKey, Instant, NodeId, Outcome};
 
 /// A node that sends nothing for this part of the event time-out counts as unreachable.
 const SIGN_OF_LIFE: u32 = 2;
-/// A readout unit learns that it is waited for after this part of the event time-out.
+/// A readout unit learns that others wait for it after this part of the event time-out.
 const HASTE: u32 = 8;
 
-/// How long a readout unit is waited for that says nothing about an event.
+/// How long the manager waits for a readout unit that reports nothing about an event.
 #[derive(Copy, Clone)]
 struct Patience {
     /// A unit that sends other messages.
@@ -29,8 +29,7 @@ impl Patience {
         self.unreachable > self.event && now >= link.last_heard.after(self.event / SIGN_OF_LIFE)
     }
 
-    /// When it is not waited for any longer, where the event waits since `since`, and nothing more comes from it until
-    /// then.
+    /// When the manager stops waiting for it, if the event has waited since `since` and nothing more comes from it.
     fn ends(self, link: &ReadoutLink, since: Instant) -> Option<Instant> {
         let begin = link.quiet_since?.max(since);
         let end = begin.after(self.event);
@@ -41,7 +40,7 @@ impl Patience {
 /// The marks that move over the table.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Floor {
-    /// Every present readout unit has settled everything below this key, or is not waited for.
+    /// Every present readout unit has settled everything below this key, or the manager does not wait for it.
     pub(super) key: EventKey,
     /// Every position before it was assigned, dropped or is a gap.
     pub(super) cursor: u64,
@@ -50,7 +49,7 @@ pub(super) struct Floor {
 }
 
 impl Manager {
-    /// A readout unit announced events and how far it is settled.
+    /// Handles a readout unit's announcement of events and of how far it is settled.
     pub(super) fn announced(&mut self, now: Instant, readout: u16, announce: &Announce) {
         let index = usize::from(readout);
         if !self.phase.is_open() {
@@ -58,8 +57,7 @@ impl Manager {
         }
         let mut refused = Batch::new();
         for entry in &announce.entries {
-            // No event carries the largest key: a readout unit that waits for it would have no key behind it to go on
-            // with.
+            // The largest key carries no event: a readout unit that waits for it would have no key to continue with.
             if entry.key == EventKey::MAX {
                 let outcome = Outcome::Dropped(Cause::ImplausibleJump);
                 refused.push(ReleaseEntry { first: entry.key, count: 1, outcome });
@@ -83,7 +81,7 @@ impl Manager {
         self.raise_floor(now);
     }
 
-    /// A readout unit answered the question for its highest key.
+    /// Handles a readout unit's answer to the request for its highest key.
     pub(super) fn answered(&mut self, now: Instant, readout: u16, highest: EventKey) {
         let oldest = self.table.key_at(self.table.tail());
         let link = &mut self.readouts[usize::from(readout)];
@@ -92,12 +90,12 @@ impl Manager {
         link.note_quiet(now, oldest);
         self.raise_floor(now);
         if repeated && matches!(self.phase, Phase::Finishing { .. }) {
-            // It knows by now how everything ended that it held.
+            // By now it knows the outcome of every event that it held.
             self.send(NodeId::readout(readout), Message::Finish);
         }
     }
 
-    /// Puts an announced event into the table. False where it must wait until the table reaches so far.
+    /// Puts an announced event into the table. Returns false if it must wait until the table reaches that far.
     fn place(&mut self, now: Instant, readout: u16, entry: &AnnounceEntry, refused: &mut Batch<ReleaseEntry>) -> bool {
         let mut refuse = |cause| {
             let outcome = Outcome::Dropped(cause);
@@ -134,7 +132,7 @@ impl Manager {
         true
     }
 
-    /// Marks the key at `position` as an event. Returns how the event ended where the readout unit comes too late.
+    /// Marks the key at `position` as an event. Returns the outcome if the readout unit is too late.
     fn open(&mut self, now: Instant, readout: u16, position: u64, entry: &AnnounceEntry) -> Option<Outcome> {
         self.table.extend_to(position);
         let again = entry.key < self.readouts[usize::from(readout)].settled;
@@ -162,8 +160,8 @@ impl Manager {
         None
     }
 
-    /// How a released event ended for a readout unit that announces it (again): as for all readout units if the unit
-    /// had answered the builder unit, whether or not its announcement was heard before; too late if no builder unit
+    /// The outcome of a released event for a readout unit that announces it (again): the common outcome if the unit had
+    /// answered the builder unit, even if its announcement was not received before; too late if no builder unit
     /// requested it.
     fn remembered_outcome(&self, readout: u16, position: u64, key: EventKey) -> Outcome {
         let announced_before = key < self.readouts[usize::from(readout)].settled;
@@ -175,8 +173,8 @@ impl Manager {
         }
     }
 
-    /// The same when the run is over. A dropped event was dropped for all readout units, and what never became an event
-    /// ends for the reason for which the run is over.
+    /// The same after the end of the run. A dropped event was dropped for all readout units. What never became an event
+    /// ends for the reason for which the run ended.
     fn outcome_of_the_past(&self, readout: u16, key: EventKey, refusal: Cause) -> Outcome {
         let (position, is_behind) = match self.table.find(key) {
             Place::Behind(position) => (position, true),
@@ -193,7 +191,7 @@ impl Manager {
         }
     }
 
-    /// Whether this announcement declares a resynchronisation: it is the trigger source's right while it is there.
+    /// Whether this announcement may declare a resynchronisation: only the trigger source may, while it is present.
     fn may_resync(&self, readout: u16) -> bool {
         self.config.trigger_readout.is_none_or(|trigger| {
             let present = self.readouts.get(usize::from(trigger)).is_some_and(|link| link.present);
@@ -210,8 +208,8 @@ impl Manager {
         }
     }
 
-    /// Announced after the run's end was fixed, by force or by all readout units: forget it. A unit that was away when
-    /// the last events were released learns how they ended.
+    /// Refuses what is announced after the run's end was fixed. A unit that was disconnected when the last events were
+    /// released learns their outcome.
     fn announced_too_late(&mut self, readout: u16, announce: &Announce) {
         let Some(refusal) = self.phase.refusal() else { return };
         let refused = announce.entries.iter().map(|entry| ReleaseEntry {
@@ -229,7 +227,7 @@ impl Manager {
         }
     }
 
-    /// Computes the floor again, after a readout unit settled more, came, went or is not waited for.
+    /// Computes the floor again, after a readout unit settled more, joined, left or was given up.
     pub(super) fn raise_floor(&mut self, now: Instant) {
         loop {
             self.place_waiting(now);
@@ -243,7 +241,7 @@ impl Manager {
         self.advance_watch();
     }
 
-    /// Lets an empty table jump over keys that no readout unit announced. Returns whether it did.
+    /// Lets an empty table jump over keys that no readout unit announced. Returns whether it jumped.
     fn skip_gap(&mut self) -> bool {
         if !self.phase.assigns() {
             return false;
@@ -260,7 +258,7 @@ impl Manager {
         skipped
     }
 
-    /// Puts into the table what it reaches by now.
+    /// Puts waiting announcements into the table as far as it now reaches.
     fn place_waiting(&mut self, now: Instant) {
         for readout in 0..self.config.readouts {
             let mut refused = Batch::new();
@@ -279,7 +277,7 @@ impl Manager {
         }
     }
 
-    /// The oldest event that waits for a readout unit, and since when.
+    /// The oldest event that waits for a readout unit, and the start of the wait.
     fn oldest_blocked(&self) -> Option<(EventKey, Instant)> {
         if self.floor.watch < self.table.head() {
             let row = self.table.row(self.floor.watch);
@@ -289,8 +287,8 @@ impl Manager {
         waiting.min_by_key(|(key, _)| *key).map(|(key, link)| (key, link.waiting_since))
     }
 
-    /// Tells readout units that others wait for which events exist, so that a unit whose sources have shown it nothing
-    /// waits for them with its own time-out. Returns whether there was one.
+    /// Tells readout units which events exist when others wait for them, so that a unit whose sources sent nothing
+    /// starts its own time-out for them. Returns whether it sent anything.
     pub(super) fn tell_what_exists(&mut self, now: Instant) -> bool {
         let Some((key, since)) = self.oldest_blocked().filter(|_| self.phase.assigns()) else { return false };
         let Some(highest) = self.highest.map(|highest| self.last.map_or(highest, |last| highest.min(last))) else {
@@ -307,8 +305,8 @@ impl Manager {
         self.outbox.len() > before
     }
 
-    /// Readout units that have been silent for too long about an event that others hold are left out of it.
-    /// Whether there was one.
+    /// Leaves readout units out of an event that others hold if they reported nothing about it for too long.
+    /// Returns whether it left one out.
     pub(super) fn leave_out_the_silent(&mut self, now: Instant) -> bool {
         if !self.phase.is_open() {
             return false;
@@ -334,7 +332,7 @@ impl Manager {
         Patience { event, unreachable: self.config.unreachable_timeout }
     }
 
-    /// When the next readout unit will have been silent for too long, or is to learn that it is waited for.
+    /// When the next readout unit exceeds its time, or must learn that others wait for it.
     pub(super) fn silence_deadline(&self) -> Option<Instant> {
         let (key, since) = self.oldest_blocked().filter(|_| self.phase.is_open())?;
         let behind = || self.readouts.iter().filter(|link| link.present && link.bound() <= key);

@@ -1,4 +1,4 @@
-//! Assignment, acknowledgement and release: the way of an event through the manager.
+//! Assignment, acknowledgement and release of events.
 
 use super::links::BuilderLink;
 use super::table::{Place, Stage};
@@ -9,18 +9,17 @@ use ropewalk_terms::{Attempt, Cause, Ending, EventKey, Instant, NodeId, Outcome}
 use std::collections::BTreeSet;
 
 impl Manager {
-    /// The next batch of events for one builder unit, if there are events and credit.
+    /// Returns the next batch of events for one builder unit, if there are events and credit.
     pub(super) fn next_assignment(&mut self, now: Instant) -> Option<ManagerAction> {
         if !self.phase.assigns() {
             return None;
         }
         let first = self.next_assignable()?;
-        // No readout unit is present to send any of it: a builder unit could only drop what another one may have
-        // written.
+        // Without a readout unit no data can be sent: a builder unit could only drop what another one may have written.
         if self.readouts.iter().all(|link| !link.present) {
             return None;
         }
-        // Builder units hear of a lumisection before they get events of it.
+        // Builder units learn of a lumisection before they get events of it.
         if self.begins_lumisection(first) {
             self.begin_lumisection(now);
             return None;
@@ -46,7 +45,7 @@ impl Manager {
         Some(ManagerAction::Send { to: NodeId::builder(builder), message: Message::Assign(Assign { entries }) })
     }
 
-    /// Everything that `builder` has is to be assigned again, in key order and before new events.
+    /// Queues every event of `builder` to be assigned again, in key order and before new events.
     pub(super) fn assign_again(&mut self, builder: u16) {
         for position in self.table.tail()..self.table.head() {
             let row = self.table.row_mut(position);
@@ -59,10 +58,10 @@ impl Manager {
         self.again.sort_unstable_by(|one, other| other.cmp(one));
     }
 
-    /// The position of the next event that has to be assigned.
+    /// The position of the next event to assign.
     fn next_assignable(&mut self) -> Option<u64> {
         while let Some(&position) = self.again.last() {
-            // The row of a key that ended meanwhile may be another key's by now.
+            // The event may have ended meanwhile, and its row may now belong to another key.
             if position >= self.table.tail() && self.table.row(position).stage == Stage::Again {
                 return Some(position);
             }
@@ -76,12 +75,12 @@ impl Manager {
         (self.floor.cursor < settled.min(self.table.head())).then_some(self.floor.cursor)
     }
 
-    /// Whether the event at this position, which is to be assigned next, is the first of another lumisection.
+    /// Whether the event at this position, the next to assign, is the first of another lumisection.
     fn begins_lumisection(&self, position: u64) -> bool {
         position == self.floor.cursor && self.lumisections.is_full(self.config.lumisection)
     }
 
-    /// Moves the cursor to the next settled event that waits for a builder unit, or as far as all is settled.
+    /// Moves the cursor to the next settled event that waits for a builder unit, or to the end of what is settled.
     /// Events that the trigger source did not open end here.
     fn advance_cursor(&mut self) {
         let end = self.table.position_before(self.floor.key).min(self.table.head());
@@ -139,19 +138,19 @@ impl Manager {
     }
 }
 
-/// Events that ended and are not released yet, and the batch that is on its way to every readout unit.
+/// Events that ended and are not released yet, and the batch that is being sent to every readout unit.
 #[derive(Debug, Default)]
 pub(super) struct Releases {
     ended: Vec<u64>,
     batch: Release,
     /// The position of each entry's first event.
     positions: Batch<u64>,
-    /// The next readout unit that gets `batch`; the number of readout units when all have it.
+    /// The next readout unit that gets `batch`; the number of readout units when all have got it.
     next_readout: usize,
 }
 
 impl Releases {
-    /// Room for as many ended events as the table has rows.
+    /// Creates it with room for as many ended events as the table has rows.
     pub(super) fn new(capacity: usize) -> Self {
         Self { ended: Vec::with_capacity(capacity), ..Self::default() }
     }
@@ -162,19 +161,19 @@ impl Releases {
         self.batch.entries.clear();
     }
 
-    /// A planted mistake, [`Flaw::ReleasedBeforeWritten`]: an event that was only just assigned is released.
+    /// A planted fault, [`Flaw::ReleasedBeforeWritten`]: releases an event that was only assigned.
     fn release_too_early(&mut self, position: u64) {
         self.ended.push(position);
     }
 
-    /// Whether every readout unit knows of every event that ended.
+    /// Whether every readout unit has got every release.
     pub(super) fn is_idle(&self) -> bool {
         self.ended.is_empty() && self.batch.entries.is_empty()
     }
 }
 
 impl Manager {
-    /// A builder unit says that events have reached the acknowledgement level.
+    /// Handles a builder unit's report that events have reached the acknowledgement level.
     pub(super) fn acknowledged(&mut self, builder: u16, acknowledge: &Acknowledge) {
         let dropped = usize::from(is_planted(Flaw::AcknowledgementDropped) && acknowledge.entries.len() > 1);
         for entry in acknowledge.entries.iter().skip(dropped) {
@@ -186,8 +185,7 @@ impl Manager {
         }
     }
 
-    /// The position of an event that this builder unit has in this attempt, or had without a later assignment to
-    /// another unit.
+    /// The position of an event that this builder unit has in this attempt, or had if no other unit got it later.
     fn held_by(&self, builder: u16, key: EventKey, attempt: Attempt) -> Option<u64> {
         let Place::Inside(position) = self.table.find(key) else { return None };
         if position >= self.table.head() {
@@ -198,7 +196,7 @@ impl Manager {
         (unfinished && row.builder == builder && row.attempt == attempt).then_some(position)
     }
 
-    /// An event ends: into the account, and to be released.
+    /// Ends an event: counts it and queues it for release.
     pub(super) fn end(&mut self, position: u64, ending: impl Into<Ending>) {
         let mut ending = ending.into();
         let row = self.table.row_mut(position);
@@ -207,7 +205,7 @@ impl Manager {
             row.stage = Stage::Again;
         }
         if row.is_repeated && ending.outcome.dropped().is_some() {
-            // Each of several may have had it, one after the other.
+            // Each of several lost units may have had it, one after the other.
             let is_lost = self.builders.iter().any(|link| link.lost.is_some());
             match self.kept.remove(&position) {
                 Some(kept) => (row.builder, row.attempt, ending) = kept,
@@ -232,7 +230,7 @@ impl Manager {
         self.releases.ended.push(position);
     }
 
-    /// The next message of releases: each batch goes to every readout unit before the next is made.
+    /// Returns the next release message. Each batch goes to every readout unit before the next one is made.
     pub(super) fn next_release(&mut self, now: Instant) -> Option<ManagerAction> {
         loop {
             if self.releases.batch.entries.is_empty() && !self.fill_release(now) {
@@ -255,7 +253,7 @@ impl Manager {
         }
     }
 
-    /// The batch as it concerns a readout unit.
+    /// The part of the batch that one readout unit gets.
     fn release_for(&self, readout: u16) -> Release {
         let Releases { batch, positions, .. } = &self.releases;
         let mut release = batch.clone();
@@ -265,8 +263,8 @@ impl Manager {
         release
     }
 
-    /// Makes a batch of what has ended: ranges of consecutive keys that ended the same way for all, and single ones
-    /// that some readout unit is lacking in. False if nothing has.
+    /// Makes a batch of ended events: ranges of consecutive keys with the same outcome for all readout units, and
+    /// single keys where a readout unit's data is missing. Returns false if no event has ended.
     fn fill_release(&mut self, now: Instant) -> bool {
         if self.releases.ended.is_empty() {
             return false;
@@ -327,11 +325,11 @@ impl Manager {
 const MOST_LACKING: usize = 1 << 20;
 
 /// The readout units whose fragments are missing in the records of events. Builder units report them before they
-/// acknowledge the events. A readout unit that holds such a fragment nevertheless learns that it is in no record. Empty
-/// as long as every readout unit answers.
+/// acknowledge the events. A readout unit that holds such a fragment learns from it that no record contains the
+/// fragment. Empty as long as every readout unit answers.
 #[derive(Debug, Default)]
 pub(super) struct LackingLog {
-    /// Entries of events whose outcome is not known yet, each with the builder unit that reported it.
+    /// Entries of events without an outcome, each with the builder unit that reported it.
     told: BTreeSet<(u16, LackingEntry)>,
     /// Entries of events that have ended: position and readout unit.
     known: BTreeSet<(u64, u16)>,
@@ -344,13 +342,13 @@ impl LackingLog {
         self.known.clear();
     }
 
-    /// A builder unit reports events.
+    /// Adds a builder unit's report.
     pub(super) fn tell(&mut self, builder: u16, lacking: &Lacking) {
         let room = MOST_LACKING.saturating_sub(self.told.len());
         self.told.extend(lacking.entries.iter().take(room).map(|&entry| (builder, entry)));
     }
 
-    /// The event at a position has ended as this builder unit said of this attempt.
+    /// Confirms the reports on the event at a position: this builder unit finished it in this attempt.
     pub(super) fn settle(&mut self, position: u64, builder: u16, key: EventKey, attempt: Attempt) {
         if self.told.is_empty() {
             return;
@@ -362,12 +360,12 @@ impl LackingLog {
         }
     }
 
-    /// Whether a readout unit is lacking in the event at a position.
+    /// Whether data of any readout unit is missing in the event at a position.
     fn is_any_lacking(&self, position: u64) -> bool {
         !self.known.is_empty() && self.known.range((position, 0)..=(position, u16::MAX)).next().is_some()
     }
 
-    /// How the event at a position ended for what this readout unit has of it.
+    /// The outcome of the event at a position for what this readout unit holds of it.
     pub(super) fn outcome_for(&self, readout: u16, position: u64, outcome: Outcome) -> Outcome {
         let is_lacking = || self.known.contains(&(position, readout));
         if !matches!(outcome, Outcome::Dropped(_)) && is_lacking() {
@@ -377,7 +375,7 @@ impl LackingLog {
         }
     }
 
-    /// Events before these are not asked for any more.
+    /// Removes the entries of earlier events.
     fn forget(&mut self, key: EventKey, position: u64) {
         if !self.told.is_empty() {
             self.told.retain(|(_, entry)| entry.key >= key);

@@ -1,4 +1,4 @@
-//! The event manager's machine: what it knows, what goes in, what comes out.
+//! The state machine of the event manager: its state, inputs and actions.
 
 use super::announce::Floor;
 use super::assign::{LackingLog, Releases};
@@ -16,11 +16,11 @@ use ropewalk_terms::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// What the manager wants done.
+/// An action for the caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(clippy::large_enum_variant, reason = "batches live in the message so that none needs an allocation")]
 pub enum ManagerAction {
-    /// Send a message. Nodes that are not connected any more are skipped.
+    /// Send a message. Messages to nodes that are no longer connected are skipped.
     Send {
         /// The receiver.
         to: NodeId,
@@ -29,11 +29,11 @@ pub enum ManagerAction {
     },
     /// Every event of a lumisection has ended. Readout and builder units get a message, too.
     LumisectionEnded(LumisectionEnd),
-    /// Every node has finished or is not waited for any more: the run is over, a next one may be started.
+    /// Every node has finished or was given up: the run is over, and the next one may start.
     RunEnded,
 }
 
-/// What happened beside the ledger.
+/// Counts of what is not in the ledger.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct ManagerCounts {
     /// Events assigned again after a builder unit was lost.
@@ -42,7 +42,7 @@ pub struct ManagerCounts {
     pub stale_acknowledgements: u64,
     /// Messages from nodes that are not configured or not connected, or in the wrong direction: ignored.
     pub refused_messages: u64,
-    /// Events for which a silent readout unit was not waited for.
+    /// Events that were assigned without data of a silent readout unit.
     pub left_out: u64,
     /// Announced events that were never assigned, by cause.
     pub unassigned: ByCause,
@@ -66,19 +66,19 @@ pub struct Manager {
     pub(super) releases: Releases,
     pub(super) ended: EndedLog,
     pub(super) lacking: LackingLog,
-    /// Events that a builder unit kept in an earlier attempt than the present one, by position: its index, the attempt,
-    /// the ending.
+    /// Events that a builder unit kept in an earlier attempt than the present one, by position: its index, the attempt
+    /// and the ending.
     pub(super) kept: BTreeMap<u64, (u16, Attempt, Ending)>,
-    /// Positions of events that were dropped, and that a lost builder unit may have kept.
+    /// Positions of dropped events that a lost builder unit may have kept.
     pub(super) undecided: Vec<u64>,
     pub(super) lumisections: Lumisections,
-    /// Lumisections that ended and are not reported to the caller yet.
+    /// Lumisections that ended and were not yet returned to the caller.
     pub(super) ended_lumisections: VecDeque<LumisectionEnd>,
     pub(super) outbox: VecDeque<(NodeId, Message)>,
     pub(super) account: EventAccount,
     pub(super) counts: ManagerCounts,
     pub(super) run_ended: bool,
-    /// No further event is assigned for now.
+    /// While true, no further event is assigned.
     pub(super) is_paused: bool,
     /// Parameters that were changed.
     pub(super) settings: Settings,
@@ -87,8 +87,8 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// A manager without nodes and without a run. Settings outside their limits
-    /// ([`ManagerConfig::check`]) are moved to the nearest ones inside.
+    /// Creates a manager without nodes and without a run. Settings outside their limits ([`ManagerConfig::check`]) are
+    /// set to the nearest permitted value.
     pub fn new(mut config: ManagerConfig) -> Self {
         config.batch = config.batch.clamp(1, crate::messages::BATCH);
         let nodes = usize::from(config.readouts) + usize::from(config.builders);
@@ -124,7 +124,7 @@ impl Manager {
         }
     }
 
-    /// A node has connected and said in which life. A node that is connected already has lost that connection.
+    /// Records that a node has connected, in this life. If it was connected already, that connection is lost.
     pub fn node_connected(&mut self, now: Instant, node: NodeId, incarnation: Incarnation) {
         match node.role {
             Role::Readout if node.index < self.config.readouts => self.readout_connected(now, node, incarnation),
@@ -133,7 +133,8 @@ impl Manager {
         }
     }
 
-    /// A node's connection is lost. Nothing is waited for from it; what a builder unit had is assigned again.
+    /// Records that a node's connection is lost. The manager stops waiting for it, and assigns a builder unit's events
+    /// again.
     pub fn node_lost(&mut self, now: Instant, node: NodeId) {
         match node.role {
             Role::Readout => self.readout_lost(now, node.index),
@@ -142,7 +143,7 @@ impl Manager {
         }
     }
 
-    /// A message has come.
+    /// Handles a message.
     pub fn message(&mut self, now: Instant, from: NodeId, message: &Message) {
         let index = usize::from(from.index);
         let known = match from.role {
@@ -175,7 +176,7 @@ impl Manager {
         }
     }
 
-    /// The next thing to do; `None` when everything is done until the next input or [`Manager::next_deadline`].
+    /// Returns the next action, or `None` until the next input or [`Manager::next_deadline`].
     pub fn poll(&mut self, now: Instant) -> Option<ManagerAction> {
         loop {
             if let Some((to, message)) = self.outbox.pop_front() {
@@ -199,7 +200,7 @@ impl Manager {
         }
     }
 
-    /// When [`Manager::poll`] must be called even if nothing comes in.
+    /// When [`Manager::poll`] must be called without further input.
     pub fn next_deadline(&self) -> Option<Instant> {
         [self.phase.deadline(), self.silence_deadline(), self.lumisection_deadline(), self.lost_builder_deadline()]
             .into_iter()
@@ -207,8 +208,8 @@ impl Manager {
             .min()
     }
 
-    /// The account of events: what was assigned, and how it was acknowledged; a successor's holds what its predecessors
-    /// did. In flight is counted from the table.
+    /// The account of events: assigned events and their outcomes; a successor's includes those of its predecessors.
+    /// Events in flight are counted from the table.
     pub fn account(&self) -> EventAccount {
         let mut account = self.account;
         account.merge(self.ended.before());
@@ -216,41 +217,41 @@ impl Manager {
         account
     }
 
-    /// What happened beside the ledger.
+    /// Counts of what is not in the ledger.
     pub const fn counts(&self) -> &ManagerCounts {
         &self.counts
     }
 
-    /// Events and bytes that a builder unit can still be assigned; nothing where there is no such unit.
+    /// Events and bytes that a builder unit can still be assigned; zero if there is no such unit.
     pub fn free_credit(&self, builder: u16) -> (u64, u64) {
         self.builders.get(usize::from(builder)).map_or((0, 0), |link| (link.free_events(), link.free_bytes()))
     }
 
-    /// Readout units of which an earlier life took part that only earlier event managers knew, and where the present
-    /// life began.
+    /// Readout units with an earlier life in the run that only earlier event managers knew, and the first key of the
+    /// present life.
     pub fn untold(&self) -> impl Iterator<Item = (NodeId, EventKey)> {
         let links = (0..).zip(&self.readouts);
         links.filter_map(|(index, link)| Some((NodeId::readout(index), link.untold_before?)))
     }
 
-    /// How long a readout unit is waited for that cannot be reached.
+    /// How long the manager waits for a readout unit that it cannot reach.
     pub const fn unreachable_timeout(&self) -> Duration {
         self.config.unreachable_timeout
     }
 
-    /// Readout units that are connected and cannot be reached: the run waits for them.
+    /// Readout units that are connected but unreachable: the run waits for them.
     pub fn unreachable(&self) -> impl Iterator<Item = NodeId> {
         let links = (0..).zip(&self.readouts);
         links.filter(|(_, link)| link.present && link.unreachable).map(|(index, _)| NodeId::readout(index))
     }
 
-    /// How far the run has come.
+    /// The state of the run.
     pub const fn state(&self) -> ManagerState {
         self.phase.state()
     }
 
-    /// The oldest key that is not released, disregarding events that an earlier event manager released; and the end of
-    /// the closed lumisections, which is at or after it.
+    /// The oldest key that is not released, except events released by an earlier event manager, and the end of the
+    /// closed lumisections, which is at or after it.
     pub fn oldest(&self) -> (EventKey, EventKey) {
         let oldest = self.table.key_at(self.table.tail()).max(self.ended.below());
         (oldest, self.lumisections.closed_below())
@@ -261,7 +262,7 @@ impl Manager {
         self.highest
     }
 
-    /// The last key of the run, where it is fixed.
+    /// The last key of the run, if it is fixed.
     pub const fn last(&self) -> Option<EventKey> {
         self.last
     }
@@ -287,7 +288,7 @@ impl Manager {
     }
 
     fn readout_connected(&mut self, now: Instant, node: NodeId, incarnation: Incarnation) {
-        // A unit that comes back in the same life before it was given up still has its data: builders go on waiting for
+        // A unit that returns in the same life before it was given up still has its data: builder units still wait for
         // it.
         if self.readouts[usize::from(node.index)].incarnation != Some(incarnation) {
             self.readout_lost(now, node.index);
@@ -313,7 +314,7 @@ impl Manager {
                 self.ask_to_repeat(node);
                 self.tell_resyncs(node);
             }
-            // It still holds events that were released while it was away; it learns of them before it discards
+            // It holds events that were released while it was disconnected. It learns of them before it discards
             // everything.
             Phase::Finishing { .. } if heard => self.ask_to_repeat(node),
             Phase::Finishing { .. } => self.send(node, Message::Finish),
@@ -324,7 +325,7 @@ impl Manager {
                 self.tell_settings(node);
                 let link = &mut self.readouts[usize::from(node.index)];
                 if !heard {
-                    // A first start of the same life that was lost on the way is sent again as it was.
+                    // A first start of the same life that was lost on the way is sent again unchanged.
                     let first = if same_life { link.settled } else { restart };
                     link.begin(now, first);
                     link.untold_before = is_untold.then_some(first);
@@ -347,14 +348,14 @@ impl Manager {
         self.raise_floor(now);
     }
 
-    /// A readout unit may have been away when resynchronisations were declared, and its sources wait for that.
+    /// Sends resynchronisations to a readout unit that may have missed them: its sources wait for them.
     fn tell_resyncs(&mut self, node: NodeId) {
         let known = self.readouts[usize::from(node.index)].settled.resync();
         let resyncs = self.table.resyncs_after(known).map(|first| (node, Message::Resync(Resync { first })));
         self.outbox.extend(resyncs);
     }
 
-    /// Asks a readout unit to announce again what it holds. It answers the question for its highest key after that.
+    /// Requests that a readout unit announce again what it holds, and then report its highest key.
     pub(super) fn ask_to_repeat(&mut self, node: NodeId) {
         self.readouts[usize::from(node.index)].repeats = Some(EventKey::MIN);
         self.send(node, Message::Recover);
@@ -388,7 +389,8 @@ impl Manager {
                 self.send(node, Message::Finish);
             }
             Phase::Running | Phase::Stopping { .. } | Phase::Draining { .. } => {
-                // A successor does not know which builders are new: a start would end what the builder has in work.
+                // A successor does not know which builder units are new: a start would end the events that one has in
+                // work.
                 let known = same_life || self.recovered.is_successor();
                 let start = Message::Start(Start::of_run(self.first));
                 self.tell_settings(node);
@@ -415,7 +417,7 @@ impl Manager {
         self.assign_again(builder);
     }
 
-    /// The key at which a readout unit that starts again in mid-run begins.
+    /// The first key of a readout unit that starts again during a run.
     pub(super) fn restart_key(&self) -> EventKey {
         if self.floor.cursor < self.table.head() {
             return self.table.key_at(self.floor.cursor);
@@ -424,14 +426,14 @@ impl Manager {
     }
 }
 
-/// More sources than any system has: a longer list is not genuine.
+/// More sources than any system has: a longer list is not valid.
 const MOST_MASKS: usize = 1 << 20;
 
-/// Sources that are masked: said to every readout unit, since only the one that has the source knows it; and said again
-/// to one that begins anew.
+/// Masked sources. The manager tells every readout unit, because only the unit with the source knows it, and tells a
+/// unit that starts again.
 impl Manager {
-    /// From now on a source takes part no longer, or again. Before a run this holds from its first event on; during a
-    /// run the readout unit that has the source chooses from which event on, and reports it.
+    /// Masks or unmasks a source. Before a run this holds from its first event on. During a run the readout unit with
+    /// the source chooses the first event, and reports it.
     pub fn mask(&mut self, source: SourceId, is_masked: bool) {
         if self.masks.len() < MOST_MASKS || self.masks.contains_key(&source) {
             self.masks.insert(source, is_masked);
@@ -446,15 +448,14 @@ impl Manager {
         self.masks.iter().filter(|&(_, is_masked)| *is_masked).map(|(&source, _)| source)
     }
 
-    /// A readout unit reports to a successor which sources are masked.
+    /// Handles a readout unit's report to a successor of a masked source.
     fn masked_before(&mut self, mask: Mask) {
         if self.masks.len() < MOST_MASKS {
             self.masks.entry(mask.source).or_insert(mask.is_masked);
         }
     }
 
-    /// To be said to a readout unit before its start, and to one that was away: what was said meanwhile it did not
-    /// hear.
+    /// Sends the masks to a readout unit before its start, and to one that was disconnected.
     pub(super) fn tell_masks(&mut self, node: NodeId) {
         let masks = self.masks.iter().map(|(&source, &is_masked)| (node, Message::Mask(Mask { source, is_masked })));
         self.outbox.extend(masks);
@@ -463,7 +464,7 @@ impl Manager {
 
 /// Parameters that change during a run: the event manager's own, and those that it sends to every node.
 impl Manager {
-    /// A parameter has another value from now on. Before a run nodes hear of it before they begin.
+    /// Changes a parameter. Before a run, nodes learn it before they start.
     pub fn set(&mut self, setting: Setting) {
         self.apply(setting);
         self.settings.keep(setting);
@@ -473,7 +474,7 @@ impl Manager {
         }
     }
 
-    /// What a limit was when something began to wait is not changed by it.
+    /// Does not change the limit of a wait that has already begun.
     fn apply(&mut self, setting: Setting) {
         let time = setting.time();
         match setting.parameter {
@@ -484,14 +485,14 @@ impl Manager {
         }
     }
 
-    /// A readout unit reports to a successor the settings it has.
+    /// Handles a readout unit's report of its settings to a successor.
     fn set_before(&mut self, setting: Setting) {
         if self.settings.keep_unless_known(setting) {
             self.apply(setting);
         }
     }
 
-    /// To be said to a node before its start, and to one that was away.
+    /// Sends the settings to a node before its start, and to one that was disconnected.
     pub(super) fn tell_settings(&mut self, node: NodeId) {
         let settings = self.settings.all().map(|setting| (node, Message::Set(setting)));
         self.outbox.extend(settings);

@@ -1,4 +1,4 @@
-//! The event manager (EVM): opens events, gives them to builder units by credit, and alone releases them.
+//! The event manager (EVM): opens events, assigns them to builder units by credit, and alone releases them.
 //!
 //! ```text
 //!  RU --Announce--> [ table of keys: empty > open > assigned > done > released ] --Release--> every RU
@@ -7,11 +7,11 @@
 //!  BU --Credit, Acknowledge-->  account of each BU  --Assign (policy, batches of consecutive keys)--> BU
 //! ```
 //! A run is divided into lumisections, ranges of keys that are closed one by one, each with its account.
-//! A machine: messages, connections and `now` go in, [`ManagerAction`]s are polled out. A run goes
-//! [`start`](Manager::start), [`stop`](Manager::stop) (ask for the highest key, fix the last, drain), finish.
-//! A lost BU's events are assigned again with the next attempt; a lost RU is not waited for; a successor with a
-//! higher epoch rebuilds the table from what RUs and BUs tell it ([`recover`](Manager::recover)). Which of several
-//! event managers may speak is [`Standby`]'s decision.
+//! A state machine: messages, connections and `now` are inputs, [`ManagerAction`]s are polled. The phases of a run are
+//! [`start`](Manager::start), [`stop`](Manager::stop) (request the highest key, fix the last key, drain), finish.
+//! The events of a lost BU are assigned again with the next attempt; the manager does not wait for a lost RU. A
+//! successor with a higher epoch rebuilds the table from the reports of RUs and BUs ([`recover`](Manager::recover)).
+//! [`Standby`] decides which of several event managers is active.
 
 mod announce;
 mod assign;
@@ -34,34 +34,34 @@ use ropewalk_wire::message::BATCH;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The settings of an event manager. They do not change while it lives.
+/// The settings of an event manager, constant for its lifetime.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ManagerConfig {
-    /// How many readout units are configured.
+    /// The number of configured readout units.
     pub readouts: u16,
-    /// How many builder units are configured.
+    /// The number of configured builder units.
     pub builders: u16,
-    /// Width of the table in keys, a power of two: no key is opened further than this behind the oldest
-    /// unreleased one. At least what the readout units can hold, or they wait for the manager.
+    /// Width of the table in keys, a power of two: no key further than this from the oldest unreleased one is opened.
+    /// At least what the readout units can hold; otherwise they wait for the manager.
     pub capacity: u32,
     /// Which builder unit gets the next events.
     pub policy: AssignPolicy,
-    /// The most consecutive keys that one builder unit is given at once, 1 to [`BATCH`].
+    /// The most consecutive keys in one assignment to a builder unit, 1 to [`BATCH`].
     pub batch: usize,
-    /// A connected readout unit that holds nothing and says nothing for this long about an event that others
-    /// hold is left out of it. Also how long answers to a question (highest key, recovery) are waited for.
+    /// If a connected readout unit holds nothing of an event that others hold, and reports nothing about it for this
+    /// long, the event is built without it. Also the time-out for answers (highest key, recovery).
     pub event_timeout: Duration,
-    /// A readout unit that says nothing at all any more, so that it or the network hangs, is waited for this long, or
-    /// as long as `event_timeout` where that is longer: it still holds what it had.
+    /// How long the manager waits for a readout unit that sends nothing at all, because it or the network hangs; at
+    /// least `event_timeout`. The unit still holds its data.
     pub unreachable_timeout: Duration,
-    /// How long draining may take, and then again how long nodes may take to finish.
+    /// The time-out of draining, and after it of the finish of the nodes.
     pub drain_timeout: Duration,
-    /// The readout unit that has the trigger source: only events that it announces as triggered are built.
-    /// `None`: every unit may announce events.
+    /// The readout unit with the trigger source: only events that it announces as triggered are built. `None`: any unit
+    /// may announce events.
     pub trigger_readout: Option<u16>,
-    /// How long a lumisection is.
+    /// The length of a lumisection.
     pub lumisection: LumisectionLength,
-    /// Which event manager this is. A successor has a higher one.
+    /// The epoch of this event manager. A successor has a higher one.
     pub epoch: Epoch,
 }
 
@@ -86,8 +86,7 @@ impl ManagerConfig {
     /// Checks every limit.
     ///
     /// # Errors
-    /// The first setting that is outside its limits. [`Manager::new`] would move it to the
-    /// nearest one inside.
+    /// The first setting outside its limits. [`Manager::new`] uses the nearest permitted value instead.
     pub const fn check(&self) -> Result<(), ManagerConfigError> {
         if self.readouts == 0 {
             return Err(ManagerConfigError::NoReadouts);
@@ -120,7 +119,7 @@ pub enum ManagerConfigError {
     /// The table's width must be a power of two.
     #[error("the table's capacity is {0} keys; it must be a power of two")]
     Capacity(u32),
-    /// Events are assigned in batches that fit into one message.
+    /// A batch of assigned events must fit into one message.
     #[error("{0} events at once for a builder unit; it must be 1 to {BATCH}")]
     Batch(usize),
     /// The trigger source must belong to a configured readout unit.
@@ -128,11 +127,11 @@ pub enum ManagerConfigError {
     TriggerReadout(u16),
 }
 
-/// Which of the builder units with credit gets the next events.
+/// Which builder unit with credit gets the next events.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AssignPolicy {
-    /// One after the other.
+    /// Each in turn.
     RoundRobin,
     /// The one with the fewest events in work.
     #[default]
@@ -144,7 +143,7 @@ pub enum AssignPolicy {
 /// What a policy knows about a builder unit.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct BuilderLoad {
-    /// Its index.
+    /// The index of the unit.
     pub builder: u16,
     /// Events assigned to it and not acknowledged.
     pub in_work: u32,
@@ -153,8 +152,8 @@ pub struct BuilderLoad {
 }
 
 impl AssignPolicy {
-    /// The builder to be given the next events, `None` if `candidates` is empty. Among equals it is the
-    /// turn of the first after `last`, which was chosen before.
+    /// Chooses the builder unit for the next events; `None` if `candidates` is empty. Among equals, the first after
+    /// `last`, the previous choice, is next.
     pub fn choose(self, last: Option<u16>, candidates: impl Iterator<Item = BuilderLoad>) -> Option<u16> {
         let weight = |load: &BuilderLoad| match self {
             Self::RoundRobin => 0,

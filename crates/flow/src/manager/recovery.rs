@@ -1,8 +1,8 @@
-//! A successor takes over: it asks every node, and rebuilds the table from the answers.
+//! Takeover by a successor: it asks every node and rebuilds the table from the answers.
 //!
-//! Readout units announce again what they hold, builder units tell what they have in work and what they did
-//! lately. An event that a builder has or did is not assigned again; all others are, with attempts that no
-//! earlier manager can have used.
+//! Readout units announce again what they hold. Builder units report the events they have in work and those they
+//! finished lately. Such events are not assigned again. All others are, with attempts that no earlier manager can have
+//! used.
 
 use super::Manager;
 use super::run::Phase;
@@ -13,7 +13,7 @@ use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Attempt, Ending, EventAccount, EventKey, Instant, NodeId, Outcome};
 use std::collections::VecDeque;
 
-/// A builder unit that lost only its connection is back by then, and has reported what it kept.
+/// A builder unit that lost only its connection has returned by then and reported what it kept.
 pub(super) const RETURN: Duration = Duration::from_secs(1);
 
 /// What builder units reported to a successor, in key order; of one key the highest attempt comes last.
@@ -22,13 +22,13 @@ pub(super) struct Recovered {
     entries: VecDeque<(u16, UnreleasedEntry)>,
     /// Attempts of a successor begin above this, so that none is used twice.
     attempts_before: u16,
-    /// The highest key that builder units reported later. It does not show that readout units have nothing higher.
+    /// The highest key that builder units reported later. Readout units may still have higher ones.
     pub(super) told_late: Option<EventKey>,
-    /// The run's last key, where its end was fixed before.
+    /// The run's last key, if it was fixed before.
     stop: Option<EventKey>,
-    /// Events had ended before.
+    /// Whether events had ended before.
     pub(super) had_events: bool,
-    /// A stop was commanded meanwhile, with the run's last key or without one.
+    /// A stop was commanded meanwhile, with or without the run's last key.
     stop_after: Option<Option<EventKey>>,
 }
 
@@ -38,7 +38,7 @@ impl Recovered {
         *self = Self::default();
     }
 
-    /// The run is to be stopped as soon as it is known what there is to be drained.
+    /// Stops the run as soon as it is known what must be drained.
     pub(super) fn stop_after(&mut self, last: Option<EventKey>) {
         self.stop_after.get_or_insert(last);
     }
@@ -48,12 +48,13 @@ impl Recovered {
         self.attempts_before > 0
     }
 
-    /// The oldest key that a builder reported and that was not met yet.
+    /// The oldest key that a builder unit reported and the cursor has not reached.
     pub(super) fn oldest(&self) -> Option<EventKey> {
         self.entries.front().map(|(_, entry)| entry.key)
     }
 
-    /// A builder acknowledges an event that it reported before its key was met. Returns whether it is such an event.
+    /// Handles an acknowledgement of an event that was reported before the cursor reached its key. Returns whether it
+    /// is such an event.
     fn acknowledge(&mut self, builder: u16, entry: UnreleasedEntry) -> bool {
         let told = |&(who, told): &(u16, UnreleasedEntry)| (who, told.key, told.attempt);
         let found = self.entries.iter().position(|one| told(one) == told(&(builder, entry)));
@@ -63,7 +64,7 @@ impl Recovered {
         found.is_some()
     }
 
-    /// A builder is lost, and with it what it had in work.
+    /// Removes the events that a lost builder unit had in work.
     pub(super) fn forget_work_of(&mut self, builder: u16) {
         self.entries.retain(|(who, entry)| *who != builder || entry.ending.is_some());
     }
@@ -78,7 +79,7 @@ impl Recovered {
         self.entries.get(end.checked_sub(1)?).copied().filter(|(_, entry)| entry.key == key)
     }
 
-    /// How `key` ended, where a builder remembers that: which one, in which attempt.
+    /// The ending of `key`, if a builder unit remembers it, with that unit and its attempt.
     fn ending_of(&self, key: EventKey) -> Option<(u16, Attempt, Ending)> {
         let begin = self.entries.partition_point(|(_, entry)| entry.key < key);
         let mut told = self.entries.iter().skip(begin).take_while(|(_, entry)| entry.key == key);
@@ -93,14 +94,14 @@ impl Recovered {
 }
 
 impl Manager {
-    /// Takes over a run that an event manager with a lower epoch began at `first`, and goes on when every
-    /// configured node has reported what it has, or after the event time-out. Ignored while a run goes on.
+    /// Takes over a run that an event manager with a lower epoch started at `first`. Continues when every configured
+    /// node has reported, or after the event time-out. Ignored during a run.
     pub fn recover(&mut self, now: Instant, first: EventKey, last: Option<EventKey>) {
         if self.phase != Phase::Idle {
             return;
         }
         self.begin(now, first, last);
-        // A builder that died with its manager may have written in any attempt below the epoch's own range.
+        // A builder unit that died with its manager may have written in any attempt below the epoch's own range.
         self.recovered.attempts_before = ((self.config.epoch.0 & 0xff).max(1) << 8) as u16;
         self.phase = Phase::Recovering { deadline: now.after(self.config.event_timeout) };
         for readout in 0..self.config.readouts {
@@ -112,14 +113,14 @@ impl Manager {
         self.raise_floor(now);
     }
 
-    /// The attempt in which this manager assigns an event that it has not assigned before.
+    /// The attempt with which this manager assigns an event for the first time.
     pub(super) const fn first_attempt(&self) -> Attempt {
         Attempt(self.recovered.attempts_before + 1)
     }
 
-    /// A builder unit tells what it has, to a successor or after a lost connection.
+    /// Handles a builder unit's report of its events, to a successor or after a lost connection.
     pub(super) fn unreleased(&mut self, builder: u16, unreleased: &Unreleased) {
-        // The readout units that held them may have died: the run ends behind them all the same.
+        // The readout units that held them may have died. The run must still end after them.
         let highest = unreleased.entries.iter().map(|entry| entry.key).max();
         if self.phase.is_recovering() {
             self.highest = self.highest.max(highest);
@@ -144,22 +145,23 @@ impl Manager {
         }
     }
 
-    /// An acknowledgement of an event without a row: was it reported by the builder, and not met yet?
+    /// Handles an acknowledgement of an event without a row. Returns whether the builder unit reported the event and
+    /// the cursor has not reached it.
     pub(super) fn acknowledged_early(&mut self, builder: u16, entry: &AcknowledgeEntry) -> bool {
         let AcknowledgeEntry { key, attempt, ending } = *entry;
         self.recovered.acknowledge(builder, UnreleasedEntry { key, attempt, ending: Some(ending) })
     }
 
-    /// Whether every configured node is there and has reported what it has.
+    /// Whether every configured node is connected and has reported.
     pub(super) fn all_reported(&self) -> bool {
         self.readouts.iter().all(|link| link.present && link.repeats.is_none())
             && self.builders.iter().all(|link| link.connected && link.told_all)
     }
 
-    /// Goes on with what is known.
+    /// Continues with the reports received so far.
     pub(super) fn complete_recovery(&mut self, now: Instant) {
         self.recovered.sort();
-        // Every readout unit had taken part then.
+        // Every readout unit took part before.
         self.recovered.had_events = self.ended.below() > self.first || self.recovered.oldest().is_some();
         self.phase = Phase::Running;
         for position in self.table.tail()..self.table.head() {
@@ -188,15 +190,15 @@ impl Manager {
         self.raise_floor(now);
     }
 
-    /// A readout unit knows the run's last key: an earlier event manager had stopped the run.
+    /// Handles a readout unit's report of the run's last key: an earlier event manager had stopped the run.
     pub(super) fn stopped_before(&mut self, last: EventKey) {
         if self.phase.is_recovering() {
             self.recovered.stop = Some(self.recovered.stop.map_or(last, |known| known.min(last)));
         }
     }
 
-    /// Readout units that did not answer are taken as they are. One that has been silent may know of no run, and
-    /// begins where the others are; one that is in the run already ignores the start.
+    /// Includes readout units that did not answer. A silent one may know of no run, and starts where the others are;
+    /// one that is in the run already ignores the start.
     fn start_the_silent(&mut self, now: Instant) {
         let (first, has_ended) = (self.restart_key(), self.recovered.had_events);
         for readout in 0..self.config.readouts {
@@ -212,14 +214,14 @@ impl Manager {
         }
     }
 
-    /// An announced event: did it end already, or does a builder have it?
+    /// Checks whether an announced event has ended already, or is in work in a builder unit.
     pub(super) fn adopt_recovered(&mut self, position: u64) {
         let key = self.table.row(position).key;
         if !self.phase.assigns() {
             return;
         }
         if key < self.ended.below() {
-            // It is in an earlier manager's account; here its release was lost with that manager.
+            // It is in an earlier manager's account, but its release was lost with that manager.
             let told = self.recovered.ending_of(key);
             self.end(position, told.map_or(Outcome::Complete.into(), |(_, _, ending)| ending));
             if let Some((builder, attempt, _)) = told {
@@ -232,8 +234,8 @@ impl Manager {
         }
     }
 
-    /// Gives rows to settled keys that builder units reported and no readout unit announced, so that the cursor meets
-    /// them.
+    /// Creates rows for settled keys that builder units reported and no readout unit announced, so that the cursor
+    /// reaches them.
     pub(super) fn reach_recovered(&mut self) {
         while let Some(oldest) = self.recovered.oldest().filter(|&key| key < self.floor.key && self.phase.assigns()) {
             match self.table.find(oldest) {
@@ -244,8 +246,7 @@ impl Manager {
         }
     }
 
-    /// The cursor passes a key that no readout unit announced: its holder is lost, but a builder unit may have it in
-    /// work.
+    /// Handles a key that no readout unit announced: its holder is lost, but a builder unit may have it in work.
     pub(super) fn adopt_unannounced(&mut self, position: u64) {
         let key = self.table.row(position).key;
         if self.recovered.oldest().is_none_or(|oldest| oldest > key) {
@@ -262,8 +263,8 @@ impl Manager {
         self.recovered.forget_through(key);
     }
 
-    /// A builder unit finished an event that no readout unit holds any more, and that no earlier manager accounted for:
-    /// it is counted here.
+    /// Counts an event that a builder unit finished, that no readout unit holds any more, and that no earlier manager
+    /// counted.
     fn adopt_ended(&mut self, position: u64, builder: u16, entry: UnreleasedEntry) {
         let row = self.table.row_mut(position);
         let Some(ending) = entry.ending.filter(|_| row.stage == Stage::Empty && row.key >= self.ended.below()) else {
@@ -275,8 +276,8 @@ impl Manager {
         self.account.end(ending);
     }
 
-    /// A builder kept an event whose acknowledgement was lost, and another attempt was made meanwhile: should that be
-    /// dropped, the event is in a file all the same.
+    /// Remembers an event that a builder unit kept but whose acknowledgement was lost, after another attempt began. If
+    /// that attempt is dropped, the event is still in a file.
     fn keep_earlier(&mut self, position: u64, builder: u16, entry: &UnreleasedEntry) {
         let row = self.table.row_mut(position);
         let is_other = (row.builder, row.attempt) != (builder, entry.attempt);
@@ -300,7 +301,7 @@ impl Manager {
         self.undecided.len() < undecided
     }
 
-    /// Events that were dropped end so where no lost builder unit is waited for that may have kept them.
+    /// Drops undecided events that no awaited builder unit can have kept.
     pub(super) fn decide(&mut self) {
         for position in core::mem::take(&mut self.undecided) {
             let ending = self.table.row(position).ending;
@@ -308,14 +309,14 @@ impl Manager {
         }
     }
 
-    /// Until when lost builder units are waited for.
+    /// When to stop waiting for lost builder units.
     pub(super) fn lost_builder_deadline(&self) -> Option<Instant> {
         let lost = self.builders.iter().filter_map(|link| link.lost).min();
         lost.filter(|_| !self.undecided.is_empty()).map(|lost| lost.after(RETURN))
     }
 
-    /// Takes a builder's word for an event that this manager did not assign, or that it thought lost with the
-    /// builder and did not assign again.
+    /// Accepts a builder unit's report of an event that this manager did not assign, or thought lost with the unit and
+    /// did not assign again.
     fn adopt(&mut self, position: u64, builder: u16, entry: UnreleasedEntry) {
         let row = self.table.row_mut(position);
         let same = row.builder == builder && row.attempt == entry.attempt;
@@ -353,14 +354,14 @@ pub(super) struct EndedLog {
     below: EventKey,
     /// That account; empty for the first one.
     before: EventAccount,
-    /// That, and what has left this manager's own table.
+    /// The account before, plus the events that left this manager's own table.
     all: EventAccount,
     /// Events that left the table since the last report to the readout units.
     untold: u64,
 }
 
 impl EndedLog {
-    /// A released row leaves the table. One that was never assigned here is no event of this account.
+    /// Counts a released row that leaves the table. A row that was never assigned here is not in this account.
     pub(super) fn pass(&mut self, row: &Row) {
         if row.attempt.0 == 0 {
             return;
@@ -369,7 +370,7 @@ impl EndedLog {
         self.untold += 1;
     }
 
-    /// Readout units report to a successor; the one with the newest information knows most.
+    /// Handles a readout unit's report to a successor. The newest report is the most complete.
     fn learn(&mut self, ended: &Ended) {
         if ended.below > self.below {
             self.below = ended.below;
@@ -383,27 +384,27 @@ impl EndedLog {
         self.below
     }
 
-    /// How the events behind the table ended.
+    /// The account of the events that left the table.
     pub(super) const fn all(&self) -> &EventAccount {
         &self.all
     }
 
-    /// What earlier managers accounted for.
+    /// The account of earlier managers.
     pub(super) const fn before(&self) -> &EventAccount {
         &self.before
     }
 }
 
 impl Manager {
-    /// A readout unit tells what an earlier event manager left there.
+    /// Handles a readout unit's report of an earlier event manager's account.
     pub(super) fn earlier_ended(&mut self, ended: &Ended) {
         if self.phase.is_recovering() {
             self.ended.learn(ended);
         }
     }
 
-    /// Leaves word with the readout units. Builder units remember what they did lately, a whole table and twice as many
-    /// events as they can have in work: where word is left more often than that, nothing falls between.
+    /// Sends the account to the readout units. Builder units remember one table's width and twice the events that they
+    /// can have in work: reports more frequent than that leave no gap.
     pub(super) fn tell_ended(&mut self) {
         let smallest = self.builders.iter().filter(|link| link.connected).map(|link| link.most_free_events()).min();
         if self.ended.untold >= smallest.unwrap_or(0) / 4 {
@@ -411,8 +412,8 @@ impl Manager {
         }
     }
 
-    /// Leaves word with the readout units, where there is something new. At the end of the run builder units leave, and
-    /// with them goes what they remember.
+    /// Sends the account to the readout units if it has changed. At the end of the run builder units exit, and what
+    /// they remember is lost.
     pub(super) fn tell_ended_now(&mut self) {
         if core::mem::take(&mut self.ended.untold) == 0 {
             return;

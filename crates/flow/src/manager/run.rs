@@ -1,4 +1,4 @@
-//! The run as the manager sees it: start, stop, drain, finish.
+//! The run in the event manager: start, stop, drain, finish.
 
 use super::table::Stage;
 use super::{Manager, ManagerAction, ManagerConfig};
@@ -8,42 +8,42 @@ use ropewalk_terms::flaws::{Flaw, is_planted};
 use ropewalk_terms::{Cause, EventAccount, EventKey, Instant, NodeId, Outcome};
 use std::collections::{BTreeMap, VecDeque};
 
-/// How far a run has come, for others.
+/// The state of the run, for other modules.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum ManagerState {
     /// There is no run.
     Idle,
-    /// A successor asks what readout and builder units have.
+    /// A successor asks readout and builder units what they have.
     Recovering,
     /// Events are opened and assigned.
     Running,
-    /// Readout units are asked for their highest key.
+    /// Readout units report their highest key.
     Stopping,
-    /// The last key is fixed; what is up to it is built and released.
+    /// The last key is fixed; events up to it are built and released.
     Draining,
-    /// Everything is released; nodes close what they have open.
+    /// Everything is released; nodes close their files.
     Finishing,
 }
 
-/// How far the run has come, with what that needs.
+/// The phase of the run, with its data.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     /// No run.
     Idle,
-    /// Until every node has reported what it has, at latest until the deadline.
+    /// Until every node has reported what it has, or the deadline.
     Recovering { deadline: Instant },
     /// Between start and stop.
     Running,
-    /// Until every readout unit has answered, at latest until the deadline.
+    /// Until every readout unit has answered, or the deadline.
     Stopping { deadline: Instant },
-    /// Until everything is released. What is left at the deadline is dropped; `dropped` names why it was.
+    /// Until everything is released. The rest is dropped at the deadline; `dropped` is the cause.
     Draining { deadline: Instant, dropped: Option<Cause> },
-    /// Until every node has finished, at latest until the deadline. `refusal` ends what is announced now.
+    /// Until every node has finished, or the deadline. `refusal` is the cause for what is announced now.
     Finishing { deadline: Instant, refusal: Cause },
 }
 
 impl Phase {
-    /// The name of the phase.
+    /// The state for other modules.
     pub(super) const fn state(self) -> ManagerState {
         match self {
             Self::Idle => ManagerState::Idle,
@@ -55,7 +55,7 @@ impl Phase {
         }
     }
 
-    /// When something happens even if nothing comes in.
+    /// When something happens without further input.
     pub(super) const fn deadline(self) -> Option<Instant> {
         match self {
             Self::Idle | Self::Running | Self::Draining { dropped: Some(_), .. } => None,
@@ -76,7 +76,7 @@ impl Phase {
         }
     }
 
-    /// Whether events are assigned: not before it is known which node has which.
+    /// Whether events are assigned: only after it is known which node has which.
     pub(super) const fn assigns(self) -> bool {
         self.is_open() && !matches!(self, Self::Recovering { .. })
     }
@@ -86,7 +86,7 @@ impl Phase {
         matches!(self, Self::Recovering { .. })
     }
 
-    /// Why announced keys are refused, where they are.
+    /// Why announced keys are refused, if they are.
     pub(super) const fn refusal(self) -> Option<Cause> {
         match self {
             Self::Draining { dropped, .. } => dropped,
@@ -97,8 +97,8 @@ impl Phase {
 }
 
 impl Manager {
-    /// Starts a run with the key `first`; with `last`, exactly the keys from `first` to `last` are opened and the
-    /// run then ends by itself. Ignored while another run goes on.
+    /// Starts a run at key `first`. With `last`, exactly the keys from `first` to `last` are opened, and the run ends
+    /// by itself. Ignored during another run.
     pub fn start(&mut self, now: Instant, first: EventKey, last: Option<EventKey>) {
         if self.phase != Phase::Idle {
             return;
@@ -132,8 +132,8 @@ impl Manager {
         self.raise_floor(now);
     }
 
-    /// Stops the run: the last key is the highest that a readout unit has seen, and everything up to it is drained.
-    /// A successor first hears what there is to be drained. Ignored where there is no run or it stops already.
+    /// Stops the run: the last key is the highest that a readout unit has seen, and everything up to it is drained. A
+    /// successor first learns what must be drained. Ignored if there is no run or it is already stopping.
     pub fn stop(&mut self, now: Instant) {
         if self.phase.is_recovering() {
             self.recovered.stop_after(None);
@@ -149,9 +149,9 @@ impl Manager {
         }
     }
 
-    /// A successor that has not heard from some readout unit how far the run had come, while others could still report
-    /// it: these may not know yet that their event manager is dead, and have not connected. When all readout units have
-    /// reported, builder units know nothing more, for they have their events from them.
+    /// Whether a successor still lacks the report of a readout unit on how far the run had come while others could
+    /// provide it: these may not know yet that their event manager is dead, and have not connected. Once all readout
+    /// units have reported, builder units know nothing more, because they have their events from them.
     fn may_know_too_little(&self) -> bool {
         let is_untold = self.readouts.iter().any(|link| !link.has_told);
         let may_be_told = self.readouts.iter().any(|link| !link.present && !link.has_told)
@@ -159,8 +159,8 @@ impl Manager {
         self.recovered.is_successor() && is_untold && may_be_told
     }
 
-    /// Stops with this last key, which the sources are known to reach: everything up to it is waited
-    /// for and drained. Ignored as [`Manager::stop`].
+    /// Stops with this last key, which the sources will reach: everything up to it is awaited and drained. Ignored like
+    /// [`Manager::stop`].
     pub fn stop_at(&mut self, now: Instant, last: EventKey) {
         if self.phase.is_recovering() {
             self.recovered.stop_after(Some(last));
@@ -169,8 +169,8 @@ impl Manager {
         }
     }
 
-    /// Stops at once: whatever is not acknowledged is dropped with [`Cause::ForcedStop`]. While nodes finish,
-    /// they are not waited for any longer.
+    /// Stops at once: whatever is not acknowledged is dropped with [`Cause::ForcedStop`]. If nodes are finishing
+    /// already, the manager stops waiting for them.
     pub fn force_stop(&mut self, now: Instant) {
         match &mut self.phase {
             Phase::Idle | Phase::Draining { dropped: Some(_), .. } => {}
@@ -179,9 +179,8 @@ impl Manager {
         }
     }
 
-    /// While it is paused no further event is assigned, so that readout units fill up and hold their sources back. What
-    /// builder units have is finished, and a stop has the rest built: nothing is lost by a pause. Ignored where no run
-    /// goes on.
+    /// Pauses or resumes assignment. During a pause readout units fill up and hold back their sources; builder units
+    /// finish what they have; a stop builds the rest. A pause loses nothing. Ignored without a run.
     pub const fn pause(&mut self, is_paused: bool) {
         self.is_paused = is_paused && matches!(self.phase, Phase::Running);
     }
@@ -218,7 +217,7 @@ impl Manager {
         }
     }
 
-    /// Goes on with the run where nothing else is left to be done. Whether something changed.
+    /// Advances the run if nothing else is left to do. Returns whether something changed.
     pub(super) fn advance_run(&mut self, now: Instant) -> bool {
         if self.give_up_lost_builders(now) {
             return true;
@@ -233,7 +232,7 @@ impl Manager {
                 self.complete_recovery(now);
             }
             Phase::Running => {
-                // A run whose readout units are all lost goes on: they may come back.
+                // A run that has lost all readout units continues: they may return.
                 if self.readouts.iter().all(|link| !link.present) || !self.is_drained() {
                     return false;
                 }
@@ -271,7 +270,7 @@ impl Manager {
         true
     }
 
-    /// Readout units that were to say what they hold and did not are not waited for any longer.
+    /// Gives up readout units that were to report what they hold and did not.
     fn dismiss_the_silent(&mut self, now: Instant) {
         for readout in 0..self.config.readouts {
             let link = &mut self.readouts[usize::from(readout)];
@@ -282,12 +281,12 @@ impl Manager {
         }
     }
 
-    /// The end of the run, once.
+    /// Returns the end of the run, once.
     pub(super) fn take_run_ended(&mut self) -> Option<ManagerAction> {
         core::mem::take(&mut self.run_ended).then_some(ManagerAction::RunEnded)
     }
 
-    /// Whether the last key is known, and everything up to it has ended and is released.
+    /// Whether the last key is known and everything up to it has ended and is released.
     fn is_drained(&self) -> bool {
         self.last.is_some_and(|last| self.floor.key > last)
             && self.floor.cursor == self.table.head()
@@ -295,7 +294,7 @@ impl Manager {
             && self.releases.is_idle()
     }
 
-    /// The readout units have said what they saw: the last key is the highest of that.
+    /// Fixes the last key: the highest that the readout units reported.
     fn fix_last(&mut self, now: Instant) {
         let answers = self.readouts.iter().filter(|link| link.present).filter_map(|link| link.highest);
         let seen = answers.max().max(self.highest).max(self.recovered.told_late).unwrap_or(self.first.previous());
@@ -310,7 +309,7 @@ impl Manager {
         self.phase = Phase::Draining { deadline: now.after(self.config.drain_timeout), dropped: None };
     }
 
-    /// Everything that has not ended ends here for `cause`.
+    /// Drops everything that has not ended, for `cause`.
     fn drop_the_rest(&mut self, now: Instant, cause: Cause) {
         let outcome = Outcome::Dropped(cause);
         self.builders.iter_mut().for_each(|link| link.lost = None);
@@ -341,7 +340,7 @@ impl Manager {
         self.end_lumisections();
         self.tell_ended_now();
         for (readout, link) in (0..).zip(&self.readouts) {
-            // A unit that was away is asked what it holds, and first learns how that ended.
+            // A unit that was disconnected is asked what it holds, and first learns how that ended.
             if link.present && link.repeats.is_none() {
                 self.outbox.push_back((NodeId::readout(readout), Message::Finish));
             }
@@ -351,47 +350,47 @@ impl Manager {
     }
 }
 
-/// How long a lumisection is.
+/// The length of a lumisection.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum LumisectionLength {
-    /// As long as the run.
+    /// The whole run.
     #[default]
     Run,
-    /// So many assigned events, at least 1.
+    /// This number of assigned events, at least 1.
     Events(u64),
-    /// So long, regardless of events.
+    /// This time, regardless of events.
     Time(Duration),
 }
 
 /// The lumisections of a run: ranges of keys, bounded by a number of events or by time, the same for all builder units.
-/// Each is closed with its account when all of its events have ended, on whichever builder unit.
+/// A lumisection is closed, with its account, when all of its events have ended in all builder units.
 ///
 /// ```text
 ///             first key of 3          first key of 4                 cursor
 ///  ... 2 ------|--------- 3 -----------|----------- 4 ----------------|  next to assign
 ///        tail -->  passes it: 2 is over
 /// ```
-/// A lumisection begins before an event of it is assigned, and builder units hear of it first. An event that is
-/// assigned again stays in its lumisection, which is a range of keys.
+/// A lumisection begins before its first event is assigned, and builder units learn of it first. An event that is
+/// assigned again stays in its lumisection, because that is a range of keys.
 #[derive(Debug, Default)]
 pub(super) struct Lumisections {
     /// Lumisections that have begun and are not over, the oldest first.
     open: VecDeque<Lumisection>,
-    /// How the events before the oldest one ended.
+    /// The outcomes of the events before the oldest one.
     before: Ended,
-    /// Events of the newest one that were assigned, and when it began.
+    /// Assigned events of the newest one, and when it began.
     assigned: u64,
     began: Instant,
-    /// Ends of lumisections that some node has not received yet.
+    /// Ends of lumisections that some node has not received.
     over: VecDeque<LumisectionEnd>,
-    /// The last of them, repeated for nodes that were away.
+    /// The last of them, repeated for nodes that were disconnected.
     told: VecDeque<LumisectionEnd>,
-    /// What others knew of them when this manager took over, by number.
+    /// The lumisections that nodes knew at the takeover, by number.
     recovered: BTreeMap<u32, EventKey>,
 }
 
 impl Lumisections {
-    /// So many are open at most. While events of the oldest one do not end the newest one grows.
+    /// The most open lumisections. While events of the oldest do not end, the newest one grows.
     const OPEN: usize = 8;
     /// The number of ends that are repeated.
     const TOLD: usize = 16;
@@ -404,17 +403,17 @@ impl Lumisections {
         *self = Self { open, before, began: now, ..Self::default() };
     }
 
-    /// An event is assigned for the first time by this manager. To a successor it may be one of an older lumisection.
+    /// Counts an event that this manager assigns for the first time. In a successor it may be in an older lumisection.
     pub(super) fn count(&mut self, key: EventKey) {
         self.assigned += u64::from(self.open.back().is_some_and(|newest| newest.first <= key));
     }
 
-    /// Whether the next event that is assigned begins another one.
+    /// Whether the next assigned event begins another lumisection.
     pub(super) fn is_full(&self, length: LumisectionLength) -> bool {
         matches!(length, LumisectionLength::Events(events) if self.assigned >= events.max(1)) && self.may_begin()
     }
 
-    /// When another one begins because its time has come.
+    /// When another one begins by time.
     fn deadline(&self, length: LumisectionLength) -> Option<Instant> {
         match length {
             LumisectionLength::Time(time) if self.may_begin() => Some(self.began.after(time)),
@@ -434,7 +433,7 @@ impl Lumisections {
         next
     }
 
-    /// All events before `key` have ended, in this way: lumisections before it are over.
+    /// Closes the lumisections before `key`: all events before it have ended, with this account.
     pub(super) fn pass(&mut self, key: EventKey, ended: &EventAccount) {
         while let Some(next) = self.open.get(1).filter(|next| next.first <= key) {
             self.close(next.first, ended);
@@ -448,18 +447,18 @@ impl Lumisections {
         self.before = ended;
     }
 
-    /// Every event below this key has ended, as far as lumisections were closed.
+    /// Every event below this key has ended, as far as lumisections are closed.
     pub(super) const fn closed_below(&self) -> EventKey {
         self.before.below
     }
 
-    /// The messages, in order, for a node that has to learn the present state.
+    /// The messages, in order, for a node that must learn the present state.
     fn known(&self) -> impl Iterator<Item = Message> {
         let told = self.told.iter().map(|end| Message::LumisectionEnd(*end));
         told.chain(self.open.iter().map(|one| Message::Lumisection(*one)))
     }
 
-    /// Goes on behind the last lumisection whose end a node reports, with the ones that nodes know to have begun.
+    /// Continues after the last lumisection whose end a node reports, with those that nodes report to have begun.
     fn take_over(&mut self, now: Instant) {
         let Some(&last) = self.told.back() else { return self.take_over_from(now, 0, self.before.below) };
         self.before = last.ended;
@@ -469,7 +468,7 @@ impl Lumisections {
     fn take_over_from(&mut self, now: Instant, over: u32, mut first: EventKey) {
         self.open.clear();
         let newest = self.recovered.last_key_value().map_or(over + 1, |(&number, _)| number.max(over + 1));
-        // A lumisection that no node knows any more has no event. Numbers too far ahead are not believed.
+        // A lumisection that no node knows has no event. Numbers too far ahead are not believed.
         for number in over + 1..=newest.min(over + Self::OPEN as u32) {
             first = self.recovered.get(&number).map_or(first, |&told| told.max(first));
             self.open.push_back(Lumisection { number, first });
@@ -480,7 +479,7 @@ impl Lumisections {
 }
 
 impl Manager {
-    /// Begins another lumisection with the next event to be assigned.
+    /// Begins another lumisection with the next assigned event.
     pub(super) fn begin_lumisection(&mut self, now: Instant) {
         let first = self.restart_key();
         let next = self.lumisections.begin_next(now, first);
@@ -488,7 +487,7 @@ impl Manager {
         self.send_to_builders(&Message::Lumisection(next));
     }
 
-    /// Begins one whose time has come, and says which are over. Whether there was one.
+    /// Begins a lumisection by time, and closes those that are over. Returns whether there was one.
     pub(super) fn turn_lumisections(&mut self, now: Instant) -> bool {
         let due = self.lumisection_deadline().is_some_and(|deadline| now >= deadline);
         if due {
@@ -497,12 +496,12 @@ impl Manager {
         due | self.close_lumisections()
     }
 
-    /// When a lumisection begins because its time has come.
+    /// When a lumisection begins by time.
     pub(super) fn lumisection_deadline(&self) -> Option<Instant> {
         self.lumisections.deadline(self.config.lumisection).filter(|_| self.phase.assigns())
     }
 
-    /// Says which lumisections are over. Whether there is one.
+    /// Closes lumisections that are over. Returns whether there was one.
     fn close_lumisections(&mut self) -> bool {
         if self.phase.assigns() {
             let mut passed = self.table.key_at(self.table.tail());
@@ -523,7 +522,7 @@ impl Manager {
         true
     }
 
-    /// The run is over and everything has ended: so has every lumisection.
+    /// Closes every lumisection at the end of the run, when everything has ended.
     fn end_lumisections(&mut self) {
         let mut ended = *self.ended.all();
         for position in self.table.tail()..self.table.head() {
@@ -543,12 +542,12 @@ impl Manager {
         while self.close_lumisections() {}
     }
 
-    /// Tells a node that has come which lumisections there are.
+    /// Tells a newly connected node which lumisections there are.
     pub(super) fn tell_lumisections(&mut self, node: NodeId) {
         self.outbox.extend(self.lumisections.known().map(|message| (node, message)));
     }
 
-    /// A node tells a successor of a lumisection that has begun.
+    /// Handles a node's report to a successor of a lumisection that has begun.
     pub(super) fn lumisection_told(&mut self, told: Lumisection) {
         if self.phase.is_recovering() {
             let known = self.lumisections.recovered.entry(told.number).or_insert(told.first);
@@ -556,7 +555,7 @@ impl Manager {
         }
     }
 
-    /// A node tells a successor of one that is over: it says how everything up to there ended, too.
+    /// Handles a node's report to a successor of a closed one, with the account up to its end.
     pub(super) fn lumisection_end_told(&mut self, end: &LumisectionEnd) {
         if self.phase.is_recovering() {
             self.earlier_ended(&end.ended);
@@ -566,7 +565,7 @@ impl Manager {
         }
     }
 
-    /// Every node has reported what it knows: lumisections go on from there.
+    /// Continues the lumisections after every node has reported what it knows.
     pub(super) fn recover_lumisections(&mut self, now: Instant) {
         if !is_planted(Flaw::LumisectionsForgotten) {
             self.lumisections.take_over(now);
