@@ -1,28 +1,28 @@
-//! The machine: rows in, verdicts out.
+//! The state machine: rows in, verdicts out.
 
 use super::search::{Assessment, Comparer, Scene, Search, Step, WITNESSES, Witness};
 use super::{Change, Config, ConfigError, Doubt, Observation, REACH, SourceConfig, Status, Verdict};
 use ropewalk_terms::{Cause, EventKey, SourceId};
 use std::collections::VecDeque;
 
-/// Events between two check-ups of a source. Sources take turns, so that the work spreads over the events.
+/// Events between two checks of a source. Sources take turns, so that the work is spread over the events.
 const CHECK_UP_EVERY: u64 = 32;
-/// Comparisons that a check-up needs; it waits for them where fragments are missing.
+/// Comparisons that a check needs; it waits for them if fragments are missing.
 const ENOUGH: u32 = 16;
-/// A source is in doubt where one comparison of this many fails: an error in a hundred rarely does that.
+/// A source is in doubt if one in this many comparisons fails: an error rate of 1 % rarely does that.
 const DOUBT_SHARE: u32 = 8;
-/// Comparisons in doubt after which a source is lost. The largest offset shows itself after about 100.
+/// Comparisons in doubt after which a source is lost. The largest offset is found after about 100.
 const LOST_AFTER: u32 = 128;
-/// Check-ups without comparisons after which nothing is said any more.
+/// Checks without comparisons after which the verdict is withdrawn.
 const SILENT: u16 = 32;
-/// Rows that may be looked at for sources in doubt, for each event.
+/// Rows that may be read for sources in doubt, for each event.
 const BUDGET: u32 = 1024;
-/// What an assessment takes of it at least.
+/// The least part of the budget that an assessment takes.
 const ASSESSMENT: u32 = 64;
-/// Events that pass while a search is under way: so much older the history must be than the window.
+/// Events that pass during a search: the history must be this much longer than the window.
 const SLACK: usize = 50;
 
-/// Watches whether sources slip against the reference. See the [room's page](super).
+/// Watches whether sources slip against the reference. See the [module's page](super).
 #[derive(Debug)]
 pub struct Synchrony {
     config: Config,
@@ -38,7 +38,7 @@ pub struct Synchrony {
     standings: Vec<Standing>,
     /// Whether any source needs more than [`compare_row`].
     any_displaced: bool,
-    /// Sources that wait to be assessed. Never longer than the list of sources.
+    /// Sources that wait for an assessment. Never longer than the list of sources.
     waiting: VecDeque<usize>,
     search: Option<Search>,
     /// Sources whose verdict changed and was not reported yet. Never longer than the list of sources.
@@ -46,11 +46,11 @@ pub struct Synchrony {
 }
 
 impl Synchrony {
-    /// A machine for these sources. Everything that it will ever need is allocated here: for each source 16 bytes
-    /// for each event of about twice the window.
+    /// Creates a machine for these sources. Allocates everything that it will ever need: for each source 16 bytes for
+    /// each event of about twice the window.
     ///
     /// # Errors
-    /// Where the configuration makes no sense.
+    /// If the configuration is invalid.
     pub fn new(config: Config) -> Result<Self, ConfigError> {
         let reference = config.check()?;
         let sources = config.sources.len();
@@ -76,8 +76,8 @@ impl Synchrony {
         Ok(machine)
     }
 
-    /// Takes in what the sources say about an event, in the order of the configuration. A source without a fragment
-    /// in this event, or masked, is [`Observation::MISSING`].
+    /// Takes the observations of all sources of an event, in the order of the configuration. A source without a
+    /// fragment in this event, or masked, is [`Observation::MISSING`].
     ///
     /// Events may come with gaps and somewhat out of order. The work for one event is bounded.
     pub fn observe(&mut self, key: EventKey, observations: &[Observation]) {
@@ -99,7 +99,7 @@ impl Synchrony {
         }
     }
 
-    /// The next verdict that changed. A source that changed twice since then is reported once, with its present
+    /// Returns the next changed verdict. A source that changed twice since then is reported once, with its present
     /// verdict.
     pub fn poll(&mut self) -> Option<Change> {
         let source = self.changed.pop_front()?;
@@ -110,7 +110,7 @@ impl Synchrony {
         Some(Change { source: self.config.sources[source].source, verdict, since, at, action })
     }
 
-    /// At the end of a run: judges what there is, without waiting for more events.
+    /// Judges what there is at the end of a run, without waiting for more events.
     pub fn conclude(&mut self) {
         let (Some(reference), Some(newest)) = (self.reference, self.history.newest()) else { return };
         self.work(reference, u32::MAX);
@@ -121,12 +121,12 @@ impl Synchrony {
         self.work(reference, u32::MAX);
     }
 
-    /// The cause that fragments of the source at this place of the configuration are flagged with now.
+    /// The cause with which fragments of the source at this place of the configuration are flagged now.
     pub fn cause(&self, source: usize) -> Option<Cause> {
         self.standings.get(source)?.verdict.cause()
     }
 
-    /// Whether any source is displaced now; if not, there is no [cause](Self::cause) to ask for.
+    /// Whether any source is displaced now; if not, no source has a [cause](Self::cause).
     pub const fn any_displaced(&self) -> bool {
         self.any_displaced
     }
@@ -136,13 +136,13 @@ impl Synchrony {
         self.reference.map(|reference| self.config.sources[reference].source)
     }
 
-    /// What the lists have room for: it must never change.
+    /// The capacity of the lists, which must never change.
     #[cfg(test)]
     pub(super) fn room(&self) -> [usize; 2] {
         [self.waiting.capacity(), self.changed.capacity()]
     }
 
-    /// How each source stands, in the order of the configuration: the lines of the summary.
+    /// The status of each source, in the order of the configuration, for the summary.
     pub fn statuses(&self) -> impl Iterator<Item = Status> + '_ {
         self.config.sources.iter().zip(&self.standings).enumerate().map(|(place, (source, standing))| Status {
             source: source.source,
@@ -157,8 +157,8 @@ impl Synchrony {
         })
     }
 
-    /// The configured reference, or the first source that shows a key; another one if it falls silent for longer
-    /// than the history reaches back.
+    /// Chooses the configured reference, or else the first source with a key; another one if that is silent for longer
+    /// than the history.
     fn choose_reference(&mut self, observations: &[Observation]) -> Option<usize> {
         if self.configured_reference.is_some() {
             return self.configured_reference;
@@ -201,7 +201,7 @@ impl Synchrony {
         self.any_displaced = false;
     }
 
-    /// Sources at another offset are compared with what the history holds; and what is displaced is counted.
+    /// Compares displaced sources with the history, and counts displaced fragments.
     fn follow_displaced(&mut self, key: EventKey, reference: usize, observations: &[Observation]) {
         for source in 0..self.watches.len() {
             if self.standings[source].verdict.is_displaced() {
@@ -210,7 +210,7 @@ impl Synchrony {
             }
             let Mode::Displaced(witness) = self.watches[source].mode else { continue };
             let offset = i64::from(self.watches[source].offset);
-            // An early source waits for the reference's event, a late one finds it in the past.
+            // An early source waits for the reference's event; that of a late one is in the history.
             let own = shifted(key, -offset.max(0));
             if let Some(agreed) = self.scene(source, reference, key).pairing(witness, offset).agrees(own) {
                 self.history.note(own, source, agreed);
@@ -219,7 +219,7 @@ impl Synchrony {
         }
     }
 
-    /// Looks at what the comparisons since the last check-up say, and asks for an assessment where that is due.
+    /// Evaluates the comparisons since the last check, and requests an assessment if one is due.
     fn check_up(&mut self, source: usize, reference: usize, key: EventKey) {
         let (watch, standing) = (&mut self.watches[source], &mut self.standings[source]);
         if source == reference || standing.busy {
@@ -250,7 +250,7 @@ impl Synchrony {
         }
     }
 
-    /// A source that is not seen any more cannot be said to be in sync; a displaced one stays what it was.
+    /// Withdraws the verdict of a source without data, unless it is displaced.
     fn fall_silent(&mut self, source: usize, key: EventKey) {
         if matches!(self.standings[source].verdict, Verdict::InSync) {
             self.watches[source].mode = Mode::Idle;
@@ -300,7 +300,7 @@ impl Synchrony {
         }
     }
 
-    /// Asks where a source stands, and begins a search where it stands elsewhere.
+    /// Assesses the offset of a source, and begins a search if it is not the one it is watched at.
     fn assess(&mut self, source: usize, reference: usize) {
         let Some(newest) = self.history.newest() else { return };
         let assessment = self.scene(source, reference, newest).assess();
@@ -333,7 +333,8 @@ impl Synchrony {
         }
     }
 
-    /// The triggers are too regular. A known displacement stays known; the source is watched as well as can be.
+    /// Records that the triggers are too regular. A known displacement stays known; the source is watched as well as
+    /// possible.
     fn cannot_tell(&mut self, source: usize, witness: Option<Witness>, newest: EventKey) {
         let (watch, standing) = (&mut self.watches[source], &mut self.standings[source]);
         standing.reassure();
@@ -371,7 +372,7 @@ impl Synchrony {
         }
     }
 
-    /// The source stands at this offset: it is watched there, and that is its verdict.
+    /// Records the offset of a source: its verdict, and where it is watched from now on.
     fn settle(&mut self, source: usize, witness: Witness, offset: i16, since: EventKey, at: EventKey) {
         let watch = &mut self.watches[source];
         if watch.witness() != Some(witness) || watch.offset != offset {
@@ -399,7 +400,7 @@ impl Synchrony {
         self.any_displaced = self.standings.iter().zip(&self.watches).any(displaced);
     }
 
-    /// The first event since which disagreements outnumber agreements, as far as the history reaches back.
+    /// The first event since which disagreements outnumber agreements, as far as the history reaches.
     fn disagreement_began(&self, source: usize, newest: EventKey) -> EventKey {
         let (mut balance, mut worst, mut since) = (0, 0, newest);
         for back in 0..self.history.depth() as i64 {
@@ -417,28 +418,28 @@ impl Synchrony {
     }
 }
 
-/// Check-ups that a fruitless search rests, at most: it doubles each time.
+/// The most checks between two searches without result; the pause doubles each time.
 const LONGEST_REST: u16 = 32;
-/// Check-ups between two certifications of a source that gives no reason for doubt.
+/// Checks between two certifications of a source that is not in doubt.
 const CERTIFY_EVERY: u16 = 32;
 
-/// What is known about a source.
+/// The state of a source.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Standing {
     pub(super) verdict: Verdict,
     pub(super) since: EventKey,
     pub(super) at: EventKey,
-    /// Whether it ever had a relation to this reference: only then can it be lost.
+    /// Whether it ever agreed with this reference: only then can it be lost.
     was_related: bool,
-    /// Kinds of key that are not asked any more, since a weaker kind proved them wrong. By number of the witness.
+    /// Kinds of key that are no longer used, because a weaker kind proved them wrong. Indexed by witness.
     distrusted: [bool; WITNESSES.len()],
     /// Comparisons made since agreement fell.
     doubtful: u32,
-    /// Searches in a row that found nothing.
+    /// Searches in a row without result.
     pub(super) fruitless: u16,
-    /// Check-ups to wait before the next job.
+    /// Checks to wait before the next job.
     rest: u16,
-    /// Check-ups in a row without enough comparisons.
+    /// Checks in a row without enough comparisons.
     silent: u16,
     /// Whether a job is waiting or running.
     busy: bool,
@@ -473,7 +474,7 @@ impl Standing {
         }
     }
 
-    /// Forgets what was known against the old reference; what happened stays counted.
+    /// Forgets what was known relative to the old reference; the counts stay.
     const fn start_again(&mut self) {
         *self = Self {
             displaced_events: self.displaced_events,
@@ -486,12 +487,12 @@ impl Standing {
         };
     }
 
-    /// Whether this kind of key is asked.
+    /// Whether this kind of key is used.
     pub(super) const fn trusts(&self, witness: Witness) -> bool {
         !self.distrusted[witness as usize]
     }
 
-    /// Whether the verdict says already that the source stands at this offset.
+    /// Whether the verdict already has the source at this offset.
     pub(super) fn is_at(&self, offset: i16) -> bool {
         match self.verdict {
             Verdict::InSync => offset == 0,
@@ -500,7 +501,7 @@ impl Standing {
         }
     }
 
-    /// Takes on a verdict; true where it is a new one.
+    /// Sets a verdict; true if it is new.
     fn decide(&mut self, verdict: Verdict, since: EventKey, at: EventKey) -> bool {
         if self.verdict == verdict {
             return false;
@@ -513,45 +514,45 @@ impl Standing {
         true
     }
 
-    /// The source stands where it is watched: nothing to do for a while.
+    /// Schedules the next certification: the source is at the offset at which it is watched.
     const fn reassure(&mut self) {
         (self.doubtful, self.fruitless, self.rest) = (0, 0, CERTIFY_EVERY);
     }
 
-    /// Whether a source that gives no reason for doubt is due to be certified again; counts the rest down.
+    /// Whether a source that is not in doubt is due for certification; counts the pause down.
     const fn has_rested(&mut self) -> bool {
         let rested = self.rest == 0;
         self.rest = self.rest.saturating_sub(1);
         rested
     }
 
-    /// A job led to nothing: the next one comes later.
+    /// Postpones the next job after one without result.
     fn tire(&mut self) {
         self.fruitless = self.fruitless.saturating_add(1);
         self.rest = match self.fruitless {
-            // Offsets far ahead need that many events until they can be seen, so the first searches come quickly.
+            // Large early offsets need that many events to be visible, so the first searches follow quickly.
             0..=4 => 0,
             more => (1 << (more - 4).min(6)).min(LONGEST_REST),
         };
     }
 }
 
-/// What a source is compared by, event for event.
+/// The key by which a source is compared in each event.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
-    /// Nothing: it is the reference, or no common key was found yet.
+    /// None: it is the reference, or no common key was found yet.
     Idle,
-    /// By this key, at offset 0.
+    /// This key, at offset 0.
     InStep(Witness),
-    /// By this key, at another offset: partners are looked up in the history.
+    /// This key, at another offset: partners are in the history.
     Displaced(Witness),
 }
 
-/// The part of a source's state that every event touches.
+/// The part of a source's state that every event uses.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Watch {
     mode: Mode,
-    /// The offset that it is watched at.
+    /// The offset at which it is watched.
     pub(super) offset: i16,
     /// Comparisons since the last check-up.
     compared: u32,
@@ -572,7 +573,7 @@ impl Watch {
         (self.compared, self.disagreed) = (0, 0);
     }
 
-    /// The key that it is compared by.
+    /// The key by which it is compared.
     pub(super) const fn witness(&self) -> Option<Witness> {
         match self.mode {
             Mode::Idle => None,
@@ -587,8 +588,8 @@ impl Watch {
     }
 }
 
-/// Compares each source in step with the reference in this event. `before` is the row of the event seen before, for
-/// intervals; it may be empty.
+/// Compares each source that is in step with the reference in this event. `before` is the row of the previous event,
+/// for intervals; it may be empty.
 fn compare_row(watches: &mut [Watch], row: &mut [Observation], before: &[Observation], reference: usize) {
     let Some(&seen) = row.get(reference) else { return };
     for (index, (watch, own)) in watches.iter_mut().zip(row).enumerate() {
@@ -616,8 +617,8 @@ fn interval_agrees(
     Some(comparer.clock.fits(source, reference))
 }
 
-/// A ring of rows. A row's place follows from its event number, so that gaps in the keys and events that come out of
-/// order (builder units build what they are given) need no search.
+/// A ring of rows. The event number gives the place of a row, so that gaps in the keys and events out of order (builder
+/// units build the events they are assigned) need no search.
 #[derive(Debug)]
 pub(super) struct History {
     /// `places` rows of `sources` observations.
@@ -631,11 +632,11 @@ pub(super) struct History {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Place(usize);
 
-/// No event carries this key: the place is free.
+/// No event has this key: the place is free.
 const FREE: EventKey = EventKey::MAX;
 
 impl History {
-    /// Room for at least `depth` events of `sources` sources.
+    /// Creates it with room for at least `depth` events of `sources` sources.
     pub(super) fn new(sources: usize, depth: usize) -> Self {
         let places = depth.next_power_of_two();
         Self { rows: vec![Observation::MISSING; places * sources], keys: vec![FREE; places], sources, newest: None }
@@ -646,13 +647,13 @@ impl History {
         self.keys.len()
     }
 
-    /// The largest key seen lately.
+    /// The largest key seen recently.
     pub(super) const fn newest(&self) -> Option<EventKey> {
         self.newest
     }
 
-    /// Takes the row of an event in; sources beyond the end of `observations` are missing. No place where the event
-    /// is older than everything remembered.
+    /// Inserts the row of an event; sources beyond the end of `observations` are missing. None if the event is older
+    /// than the history.
     fn insert(&mut self, key: EventKey, observations: &[Observation]) -> Option<Place> {
         let place = self.place(key);
         if self.keys[place] != FREE && self.is_shortly_before(key, self.keys[place]) {
@@ -671,7 +672,7 @@ impl History {
         Some(Place(place))
     }
 
-    /// What `source` said about the event, if both are remembered.
+    /// The observation of `source` in the event, if the history has both.
     pub(super) fn get(&self, key: EventKey, source: usize) -> Option<&Observation> {
         let place = self.place(key);
         if self.keys[place] != key || key == FREE {
@@ -680,7 +681,7 @@ impl History {
         self.rows.get(place * self.sources + source)
     }
 
-    /// The row at a place, and another one to read beside it.
+    /// The row at a place, and another one for reading.
     fn row_and(&mut self, place: Place, other: Option<Place>) -> (&mut [Observation], &[Observation]) {
         let (start, sources) = (place.0 * self.sources, self.sources);
         let Some(other) = other.filter(|&other| other != place).map(|other| other.0 * sources) else {
@@ -695,7 +696,7 @@ impl History {
         }
     }
 
-    /// Notes what a comparison made later said about an event of a source.
+    /// Records the result of a later comparison for an event of a source.
     pub(super) fn note(&mut self, key: EventKey, source: usize, agreed: bool) {
         let place = self.place(key);
         if self.keys[place] == key {
@@ -703,7 +704,7 @@ impl History {
         }
     }
 
-    /// Whether `key` came late. Further back it is no latecomer: then the larger key was a mistake.
+    /// Whether `key` came late. If it is further back, the larger key was a mistake.
     fn is_shortly_before(&self, key: EventKey, later: EventKey) -> bool {
         later.since(key).is_some_and(|events| events > 0 && events <= 2 * self.keys.len() as u64)
     }
@@ -713,8 +714,8 @@ impl History {
     }
 }
 
-/// The key `events` later, or earlier if negative. Beyond the edges of a resync count the key belongs to no event, and
-/// a caller finds nothing there, as it should.
+/// The key `events` later, or earlier if negative. Outside the range of a resync count no event has the key, and the
+/// caller finds nothing, as intended.
 pub(super) const fn shifted(key: EventKey, events: i64) -> EventKey {
     EventKey::from_bits(key.to_bits().wrapping_add_signed(events))
 }

@@ -1,8 +1,8 @@
-//! Synchrony: does each source still speak of the same trigger as the reference source?
+//! Synchrony: do each source's fragments belong to the same triggers as the reference source's?
 //!
-//! The classic disaster of a test beam is that every event is complete and wrong: one source missed a trigger, its
-//! own counter stayed gapless, and from then on it delivers the data of the next trigger. Nothing is missing, no
-//! checksum fails. What gives it away is a key that the trigger itself stamped on the data:
+//! The classic failure of a test beam is that every event is complete and wrong: one source missed a trigger, its own
+//! counter stayed gapless, and from then on it delivers the data of the next trigger. Nothing is missing, no checksum
+//! fails. Only a key that the trigger itself stamped on the data shows it:
 //! ```text
 //!   event            1998   1999   2000   2001   2002        observe(key, observations)
 //!   reference, BX     654   1574    282   1984   1987             |  history, a ring of rows by event key
@@ -10,12 +10,12 @@
 //!                                  ^ one event early              v  in doubt: assess, then search -50..=+50
 //!                                    since event 2000        poll() -> Change { source, verdict, since, at }
 //! ```
-//! **Sign**: a source at offset `k` carries at event `n` the data of trigger `n + k`. It is `k` events *early* where
-//! `k` is positive (it lost a trigger and renumbered the rest), *late* where it is negative (it counted one twice).
-//! Nothing is ever shifted: the verdict is said, flagged and counted, raw ids stay as they are.
+//! **Sign**: a source at offset `k` carries at event `n` the data of trigger `n + k`. It is `k` events *early* if `k` is
+//! positive (it lost a trigger and renumbered the rest), *late* if it is negative (it counted one twice). Nothing is
+//! ever shifted: the verdict is reported, flagged and counted, and raw ids stay as they are.
 //!
-//! Witnesses, strongest first: the bunch crossing, the time between triggers with fitted clock ratio.
-//! A pure machine: no input or output, no clock, and no allocation after [`Synchrony::new`].
+//! Witnesses, strongest first: the bunch crossing; the time between triggers, with a fitted clock ratio. A state
+//! machine without input or output, clock, or allocation after [`Synchrony::new`].
 
 mod machine;
 mod search;
@@ -28,21 +28,21 @@ use core::fmt;
 use ropewalk_terms::{Cause, EventKey, SourceId};
 use ropewalk_wire::message::{FragmentFlags, FragmentMeta, SynchronyState};
 
-/// How far a source may be displaced, in events, for the offset to be found.
+/// The largest displacement, in events, at which the offset is found.
 pub const REACH: i16 = 50;
 
-/// Which sources are watched, against which, and what a displaced one leads to.
+/// The watched sources, their reference, and the action on displacement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
-    /// The sources, in the order in which [`Synchrony::observe`] is given them.
+    /// The sources, in the order of the observations given to [`Synchrony::observe`].
     pub sources: Vec<SourceConfig>,
-    /// The source that the others are compared with; otherwise the first one that shows a key.
+    /// The source that the others are compared with; by default the first one with a key.
     pub reference: Option<SourceId>,
-    /// Events over which a relation is judged, 64 to 4096.
+    /// Events over which a source is judged, 64 to 4096.
     pub window: u16,
-    /// Bunch crossings in an orbit, the modulus of configured offsets; 0 where they do not wrap.
+    /// Bunch crossings in an orbit, the modulus of configured offsets; 0 if they do not wrap.
     pub orbit: u16,
-    /// What a displaced source leads to.
+    /// The action on a displaced source.
     pub action: Action,
 }
 
@@ -61,7 +61,7 @@ impl Config {
     /// The place of the configured reference among the sources.
     ///
     /// # Errors
-    /// Where something makes no sense.
+    /// If the configuration is invalid.
     fn check(&self) -> Result<Option<usize>, ConfigError> {
         if self.sources.len() > usize::from(u16::MAX) {
             return Err(ConfigError::TooManySources(self.sources.len()));
@@ -75,7 +75,7 @@ impl Config {
     }
 }
 
-/// How the keys of one source compare with those of the others.
+/// How the keys of one source are compared with those of the others.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct SourceConfig {
     /// The source.
@@ -86,7 +86,7 @@ pub struct SourceConfig {
     pub bunch_crossing_mask: u16,
     /// Width of its time stamp: intervals are taken modulo 2 to the power of this. 1 to 64.
     pub time_bits: u8,
-    /// By how many ticks (of the coarser of two clocks) equal intervals may differ.
+    /// The number of ticks (of the coarser of two clocks) by which equal intervals may differ.
     pub time_tolerance: u32,
 }
 
@@ -97,7 +97,7 @@ impl SourceConfig {
     }
 }
 
-/// What a displaced source leads to. Its fragments are flagged and counted in any case, and never shifted.
+/// The action on a displaced source. Its fragments are always flagged and counted, and never shifted.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Action {
     /// Nothing more.
@@ -109,13 +109,13 @@ pub enum Action {
     Stop,
 }
 
-/// Why a configuration is refused.
+/// Why a configuration is invalid.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ConfigError {
     /// More sources than can be numbered.
     #[error("{0} sources to watch, at most 65535 are possible")]
     TooManySources(usize),
-    /// The window is too short to tell anything, or too long to be scanned.
+    /// The window is too short for a verdict, or too long to be scanned.
     #[error("a window of {0} events, from 64 to 4096 are possible")]
     Window(u16),
     /// The reference is not a configured source.
@@ -128,21 +128,21 @@ const HAS_TIME: u8 = 1 << 1;
 const COMPARED: u8 = 1 << 0;
 const AGREED: u8 = 1 << 1;
 
-/// What one source says about one trigger: 16 bytes, each of the two keys may be absent.
+/// The observation of one source for one trigger: 16 bytes, each of the two keys may be absent.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct Observation {
     time: u64,
     bunch_crossing: u16,
     holds: u8,
-    /// What the comparison at the watched offset said; written by the machine.
+    /// The result of the comparison at the watched offset; written by the machine.
     outcome: u8,
 }
 
 impl Observation {
-    /// The source has no fragment in this event, is masked, or its fragment carries no key.
+    /// The source has no fragment in this event, is masked, or its fragment has no key.
     pub const MISSING: Self = Self { time: 0, bunch_crossing: 0, holds: 0, outcome: 0 };
 
-    /// With the bunch crossing, as the source gave it.
+    /// Adds the bunch crossing, as the source gave it.
     #[must_use]
     pub const fn with_bunch_crossing(mut self, bunch_crossing: u16) -> Self {
         self.bunch_crossing = bunch_crossing;
@@ -150,7 +150,7 @@ impl Observation {
         self
     }
 
-    /// With the trigger's time in ticks of the source's own clock.
+    /// Adds the trigger's time, in ticks of the source's own clock.
     #[must_use]
     pub const fn with_time(mut self, ticks: u64) -> Self {
         self.time = ticks;
@@ -173,12 +173,12 @@ impl Observation {
         self.holds == 0
     }
 
-    /// Notes what the comparison at the watched offset said.
+    /// Records the result of the comparison at the watched offset.
     const fn note(&mut self, agreed: bool) {
         self.outcome = if agreed { COMPARED | AGREED } else { COMPARED };
     }
 
-    /// What the comparison at the watched offset said, where there was one.
+    /// The result of the comparison at the watched offset, if there was one.
     const fn noted(&self) -> Option<bool> {
         if self.outcome & COMPARED == 0 { None } else { Some(self.outcome & AGREED != 0) }
     }
@@ -190,7 +190,7 @@ impl Observation {
 }
 
 impl From<&FragmentMeta> for Observation {
-    /// The bunch crossing and the time of a fragment, where its flags say that it has them.
+    /// The bunch crossing and the time of a fragment, if its flags say that it has them.
     fn from(meta: &FragmentMeta) -> Self {
         if meta.missing_cause().is_some() {
             return Self::MISSING;
@@ -206,32 +206,32 @@ impl From<&FragmentMeta> for Observation {
     }
 }
 
-/// How a source stands to the reference.
+/// The offset of a source relative to the reference.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Verdict {
-    /// Nothing can be said, and why.
+    /// Unknown, and why.
     CannotTell(Doubt),
     /// Its event `n` is the reference's event `n`.
     InSync,
-    /// Its event `n` is the reference's event `n + offset`: early where positive, late where negative. Never 0.
+    /// Its event `n` is the reference's event `n + offset`: early if positive, late if negative. Never 0.
     Offset(i16),
-    /// It had a relation to the reference and has none any more, at no offset that was tried.
+    /// It agreed with the reference before, and agrees at no offset that was tried any more.
     Lost,
 }
 
-/// Why nothing can be said about a source.
+/// Why the offset of a source is unknown.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Doubt {
-    /// Too few events in which both the source and the reference show the same kind of key.
+    /// Too few events in which both the source and the reference have the same kind of key.
     TooFew,
     /// The reference's keys repeat from event to event (a fixed-frequency pulser): every offset would look right.
     NoInformation,
-    /// The keys never had any relation, at no offset that was tried.
+    /// The keys never agreed, at any offset that was tried.
     NoRelation,
 }
 
 impl Verdict {
-    /// The cause that the source's fragments are flagged and counted with, where they are displaced.
+    /// The cause with which the source's fragments are flagged and counted, if they are displaced.
     pub const fn cause(self) -> Option<Cause> {
         match self {
             Self::Offset(_) => Some(Cause::SynchronyOffset),
@@ -255,7 +255,7 @@ impl Verdict {
         }
     }
 
-    /// Events by which the source is displaced, positive where it is early; 0 unless the verdict is an offset.
+    /// Events by which the source is displaced, positive if it is early; 0 unless the verdict is an offset.
     pub const fn offset(self) -> i16 {
         if let Self::Offset(offset) = self { offset } else { 0 }
     }
@@ -286,13 +286,13 @@ impl fmt::Display for Verdict {
 pub struct Change {
     /// The source.
     pub source: SourceId,
-    /// How it stands to the reference.
+    /// Its offset relative to the reference.
     pub verdict: Verdict,
-    /// The first event of which this is true, as far back as the window shows.
+    /// The first event for which this holds, as far back as the window reaches.
     pub since: EventKey,
-    /// The event at which it was found out.
+    /// The event at which it was found.
     pub at: EventKey,
-    /// What it leads to, where the source is displaced.
+    /// The action, if the source is displaced.
     pub action: Option<Action>,
 }
 
@@ -304,7 +304,7 @@ impl fmt::Display for Change {
 }
 
 impl From<&Change> for SynchronyState {
-    /// The message that tells the event manager.
+    /// The message to the event manager.
     fn from(change: &Change) -> Self {
         let verdict = match change.verdict {
             Verdict::CannotTell(_) => 0,
@@ -318,31 +318,31 @@ impl From<&Change> for SynchronyState {
     }
 }
 
-/// How a source stands now, and what it went through.
+/// The present state of a source, and its history.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Status {
     /// The source.
     pub source: SourceId,
     /// Whether the others are compared with it.
     pub is_reference: bool,
-    /// How it stands to the reference.
+    /// Its offset relative to the reference.
     pub verdict: Verdict,
-    /// The first event of which this is true.
+    /// The first event for which this holds.
     pub since: EventKey,
-    /// Events seen while it was displaced, and in which it had a fragment: what was flagged.
+    /// Events with a fragment of the source while it was displaced: the flagged fragments.
     pub displaced_events: u64,
-    /// Comparisons that failed, single errors of an otherwise good source included.
+    /// Failed comparisons, including single errors of an otherwise good source.
     pub disagreements: u64,
     /// How often it became displaced.
     pub displacements: u32,
-    /// The first verdict of displacement and since when, if there was one.
+    /// The first verdict of displacement and its first event, if there was one.
     pub first_displaced: Option<(Verdict, EventKey)>,
     /// Bits of the source's key that are ignored because they never change.
     pub stuck_bits: u32,
 }
 
 impl fmt::Display for Status {
-    /// `source 843: one event early since event 2000`, and what was before, where that was worse.
+    /// `source 843: one event early since event 2000`, and the earlier verdict if that was worse.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_reference {
             return write!(out, "source {}: the reference", self.source);

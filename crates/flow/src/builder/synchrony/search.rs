@@ -1,62 +1,62 @@
-//! A source in doubt: does it stand where it is watched or in step, and if not, at which offset? The search tries a few offsets per
-//! event, so that no event waits for it.
+//! The search for the offset of a source in doubt: is it the watched one, or 0, and if not, which one? The search tries
+//! a few offsets per event, so that no event waits for it.
 
 use super::machine::{History, Standing, Watch, shifted};
 use super::{Observation, REACH, SourceConfig};
 use ropewalk_terms::EventKey;
 
-/// How many offsets there are.
+/// The number of offsets.
 const OFFSETS: usize = 2 * REACH as usize + 1;
-/// Pairs after which an offset is given up if fewer than half agree.
+/// Pairs after which an offset is rejected if fewer than half agree.
 const PROBE: u32 = 16;
 /// By how many events an offset must be better than the watched one.
 const ADVANTAGE_NEEDED: f64 = 12.0;
-/// Chance that another offset agrees as well by accident: 2 to the power of minus this, for each search.
+/// The probability that another offset agrees as well by accident: 2 to the power of minus this, for each search.
 const BITS_NEEDED: f64 = 36.0;
-/// A rival offset that is nearly as good must be this many times as far away not to leave the answer open.
+/// A second offset that is nearly as good leaves the answer open unless it is this many times as far away.
 const RIVAL_DISTANCE: u16 = 4;
 
-/// A search under way. It looks at the events up to the one at which it began.
+/// A search in progress. It uses the events up to the one at which it began.
 #[derive(Debug)]
 pub(super) struct Search {
     source: usize,
     newest: EventKey,
-    /// The kinds of key that are still to be asked, by number.
+    /// The kinds of key that are still to be tried, indexed by witness.
     asked: [bool; WITNESSES.len()],
-    /// The place of the offset to try next.
+    /// The index of the next offset to try.
     next: usize,
-    /// Whether clock ratios are fitted for each offset, or the known one holds.
+    /// Whether clock ratios are fitted for each offset, or the known one is used.
     fits: bool,
     typical: Option<f64>,
     advantages: [u32; OFFSETS],
-    /// Pairs at any offset whose event disagrees where the source is watched, and how many of them agree by chance.
+    /// Pairs at any offset whose event disagrees at the watched offset, and the number of them that agree by chance.
     tried: u32,
     matched: u32,
 }
 
-/// How the search stands after a step.
+/// The result of a step of the search.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Step {
-    /// There is more to try.
+    /// More offsets remain.
     More,
-    /// The source stands at this offset, since this event.
+    /// The source is at this offset, since this event.
     Found { witness: Witness, offset: i16, since: EventKey, clock: Option<Clock> },
-    /// At none.
+    /// At no offset.
     Nothing,
 }
 
-/// What one offset is worth.
+/// The result of one offset.
 #[derive(Copy, Clone, Debug)]
 struct Trial {
-    /// Agreements where the watched offset disagrees, less disagreements, over the newest events up to where that is
-    /// best.
+    /// Agreements where the watched offset disagrees, less disagreements, over the newest events up to the maximum of
+    /// this sum.
     advantage: u32,
-    /// Where that is.
+    /// The event of the maximum.
     since: EventKey,
 }
 
 impl Search {
-    /// A search that has yet to begin, by these kinds of key.
+    /// Creates a search by these kinds of key.
     pub(super) fn new(scene: &Scene<'_>, asked: [bool; WITNESSES.len()]) -> Self {
         let known = scene.watch.comparer.clock.is_known();
         Self {
@@ -64,7 +64,7 @@ impl Search {
             newest: scene.newest,
             asked,
             next: 0,
-            // A known ratio is the sharper tool; where it found nothing the clock itself may have changed.
+            // A known ratio is more exact; if it found nothing, the clock itself may have changed.
             fits: !known || scene.standing.fruitless % 2 == 1,
             typical: scene.typical_interval(),
             advantages: [0; OFFSETS],
@@ -73,12 +73,12 @@ impl Search {
         }
     }
 
-    /// Whose offset is searched.
+    /// The source that is searched.
     pub(super) const fn source(&self) -> usize {
         self.source
     }
 
-    /// Tries offsets until about `budget` rows were looked at; what is left of it is handed back.
+    /// Tries offsets until about `budget` rows were read; leaves the rest of the budget.
     pub(super) fn step(&mut self, scene: &Scene<'_>, budget: &mut u32) -> Step {
         let scene = &Scene { newest: self.newest, ..*scene };
         let Some(witness) = self.witness() else { return Step::Nothing };
@@ -92,7 +92,7 @@ impl Search {
             }
         }
         let winner = self.winner(scene.watch.offset);
-        // Since when is asked of the whole history.
+        // The first event is searched in the whole history.
         let found = winner.and_then(|place| Some((place, self.trial(scene, witness, place, u32::MAX).0?)));
         if let Some((place, trial)) = found {
             let clock = self.pairing(scene, witness, place).map(|pairing| pairing.comparer.clock);
@@ -106,7 +106,7 @@ impl Search {
         if self.witness().is_some() { Step::More } else { Step::Nothing }
     }
 
-    /// The strongest kind of key that is still to be asked.
+    /// The strongest kind of key that is still to be tried.
     fn witness(&self) -> Option<Witness> {
         WITNESSES.into_iter().find(|&witness| self.asked[witness as usize])
     }
@@ -119,7 +119,7 @@ impl Search {
         Some(pairing)
     }
 
-    /// What an offset is worth in the newest `window` pairs, if anything, and how many rows were looked at.
+    /// Tries an offset on the newest `window` pairs. Returns its result, if any, and the number of rows read.
     fn trial(&mut self, scene: &Scene<'_>, witness: Witness, place: usize, window: u32) -> (Option<Trial>, u32) {
         let Some(pairing) = self.pairing(scene, witness, place) else { return (None, PROBE) };
         let (mut pairs, mut agreed, mut looked) = (0_u32, 0_u32, 0_u32);
@@ -151,10 +151,10 @@ impl Search {
         ((mostly_agrees && agreed * 2 >= pairs.min(PROBE)).then_some(trial), looked)
     }
 
-    /// The offset that is better than the watched one by more than chance explains, and stands alone.
+    /// The offset that is better than the watched one by more than chance explains, without a rival.
     ///
-    /// How often a wrong offset agrees is measured by the search itself, on the events that disagree where the
-    /// source is watched; the rarer that is, the fewer events suffice.
+    /// The search itself measures how often a wrong offset agrees, on the events that disagree at the watched offset;
+    /// the rarer that is, the fewer events suffice.
     fn winner(&self, watched: i16) -> Option<usize> {
         let chance = f64::from(self.matched + 1) / f64::from(self.tried + 2);
         let needed = (BITS_NEEDED / -chance.log2()).max(ADVANTAGE_NEEDED);
@@ -168,20 +168,20 @@ impl Search {
     }
 }
 
-/// The offset at a place of the list.
+/// The offset with this index.
 const fn offset(place: usize) -> i16 {
     place as i16 - REACH
 }
 
-/// Telling pairs that are asked for. Keys of random triggers agree by chance in at most one of ten, so 12 of 16 that
-/// agree are one chance in 10^9.
+/// Telling pairs that are needed for a certain result. Keys of random triggers agree by chance in at most one of ten,
+/// so 12 of 16 that agree have a probability of 10^-9.
 const TELLING_WANTED: u32 = 16;
-/// Telling pairs in the window below which the reference's keys are too regular to say anything.
+/// Telling pairs in the window below which the reference's keys are too regular for a result.
 const TELLING_NEEDED: u32 = 12;
-/// Pairs below which nothing is said.
+/// Pairs below which there is no result.
 const PAIRS_NEEDED: u32 = 16;
 
-/// What a source is judged by.
+/// The data of an assessment.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Scene<'a> {
     pub(super) history: &'a History,
@@ -193,28 +193,28 @@ pub(super) struct Scene<'a> {
     pub(super) window: u32,
 }
 
-/// The answer.
+/// The result of an assessment.
 #[derive(Copy, Clone, Debug)]
 pub(super) enum Assessment {
-    /// No kind of key that both have in enough events.
+    /// The two have no kind of key in common in enough events.
     TooFew,
-    /// The reference's keys are too regular. The kind that may still be watched.
+    /// The reference's keys are too regular. With the kind that may still be watched.
     NoInformation(Option<Witness>),
-    /// It stands at this offset.
+    /// The source is at this offset.
     Stands {
         witness: Witness,
         offset: i16,
         clock: Option<Clock>,
         stuck: u32,
-        /// Stronger kinds of key that said otherwise of the same events.
+        /// Stronger kinds of key that disagreed on the same events.
         contradicted: [bool; WITNESSES.len()],
     },
-    /// It stands neither where it is watched nor in step, as these kinds of key say.
+    /// The source is at neither the watched offset nor 0, according to these kinds of key.
     Elsewhere { denying: [bool; WITNESSES.len()] },
 }
 
 impl<'a> Scene<'a> {
-    /// The source beside the reference.
+    /// The source compared with the reference.
     pub(super) fn pairing(&self, witness: Witness, offset: i64) -> Pairing<'a> {
         let comparer = self.watch.comparer;
         Pairing { history: self.history, source: self.source, reference: self.reference, comparer, witness, offset }
@@ -225,16 +225,16 @@ impl<'a> Scene<'a> {
         typical_interval(self.history, self.reference, &self.watch.comparer, self.newest)
     }
 
-    /// The kinds of key that may be asked, the strongest first.
+    /// The kinds of key that may be used, the strongest first.
     fn witnesses(&self) -> impl Iterator<Item = Witness> + use<'a> {
         let (watch, standing) = (self.watch, self.standing);
         WITNESSES.into_iter().filter(|&witness| watch.comparer.uses(witness) && standing.trusts(witness))
     }
 
-    /// Asks one kind of key after the other.
+    /// Tries one kind of key after the other.
     ///
-    /// A weaker kind is asked about the same events only as the stronger kind that denied: otherwise it could speak
-    /// for a time before the source slipped.
+    /// A weaker kind is tried only on the same events as the stronger kind that disagreed: otherwise it could use
+    /// events before the source slipped.
     pub(super) fn assess(&self) -> Assessment {
         let mut floor = EventKey::MIN;
         let mut contradicted = [false; WITNESSES.len()];
@@ -267,20 +267,20 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Where it is watched, then in step.
+    /// The watched offset, then 0.
     fn offsets(&self) -> impl Iterator<Item = i16> + use<> {
         let watched = self.watch.offset;
         core::iter::once(watched).chain((watched != 0).then_some(0))
     }
 
-    /// A new relation needs most of the telling pairs; an old one is given up where it holds for fewer than half.
+    /// A new offset needs most of the telling pairs; an old one is rejected if fewer than half agree.
     fn stands(&self, tally: &Tally, offset: i16) -> bool {
         let quarters = if self.standing.is_at(offset) { 2 } else { 3 };
         tally.telling_agreed * 4 >= tally.telling * quarters
     }
 
-    /// The tally at an offset, with the clock and without the stuck bit with which it agrees best. Nothing where
-    /// pairs are too few.
+    /// The tally at an offset, with the clock and without the stuck bit with which it agrees best. None if there are
+    /// too few pairs.
     fn best_tally(&self, witness: Witness, offset: i16, floor: EventKey) -> Option<(Tally, Option<Clock>, u32)> {
         let mut pairing = self.pairing(witness, offset.into());
         let count = |pairing: &Pairing<'_>| {
@@ -298,7 +298,7 @@ impl<'a> Scene<'a> {
         Some(if better { (without, None, bit) } else { (tally, None, 0) })
     }
 
-    /// With the clock as known, and where that does not fit, or is not known, with one fitted to the newest events.
+    /// The tally with the known clock and, if that does not fit or is not known, with one fitted to the newest events.
     fn best_clock(
         &self,
         mut pairing: Pairing<'_>,
@@ -321,7 +321,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// The known ratio drawn a little towards the fitted one, where that is near: further off it is a jump of time.
+/// The known ratio moved a little towards the fitted one if that is near; a larger difference is a jump of time.
 fn refined(known: f64, fitted: Option<Clock>) -> f64 {
     const NEAR: f64 = 1e-3;
     const WEIGHT: f64 = 0.25;
@@ -329,13 +329,13 @@ fn refined(known: f64, fitted: Option<Clock>) -> f64 {
     if deviation.abs() < NEAR { known * (1.0 + WEIGHT * deviation) } else { known }
 }
 
-/// How many events back the partner of an interval is looked for: builder units that share a run by turns see every
-/// n-th event only.
+/// How many events back the partner of an interval is searched: builder units that share a run in turns see only every
+/// n-th event.
 const PARTNER_REACH: i64 = 8;
-/// Intervals over which a clock ratio is fitted.
+/// Intervals used to fit a clock ratio.
 const FIT_INTERVALS: usize = 16;
 
-/// A source laid beside the reference at one offset.
+/// A source compared with the reference at one offset.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Pairing<'a> {
     pub(super) history: &'a History,
@@ -343,20 +343,20 @@ pub(super) struct Pairing<'a> {
     pub(super) reference: usize,
     pub(super) comparer: Comparer,
     pub(super) witness: Witness,
-    /// The source's event `n` is laid beside the reference's event `n + offset`.
+    /// The source's event `n` is compared with the reference's event `n + offset`.
     pub(super) offset: i64,
 }
 
-/// How a source and the reference compare over the newest events.
+/// The result of comparing a source with the reference over the newest events.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Tally {
     /// Events in which both have the key.
     pairs: u32,
-    /// How many of these agree.
+    /// The number of them that agree.
     pub(super) agreed: u32,
-    /// Pairs in which the reference's key differs from its neighbour's, so that agreement means something.
+    /// Pairs in which the reference's key differs from its neighbour's, so that agreement is significant.
     telling: u32,
-    /// How many of these agree.
+    /// The number of them that agree.
     telling_agreed: u32,
     /// The oldest event counted.
     oldest: EventKey,
@@ -367,9 +367,8 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// The one bit that explains every disagreement, because it never changes in one of the two.
-    ///
-    /// Either the others agree now and then, as random keys do, or the bit is too high for any offset that is
+    /// The one bit that explains every disagreement, because it never changes in one of the two. The others must agree
+    /// now and then, as random keys do, or the bit must be too high for any searched offset to be the explanation.
     /// searched to be the explanation.
     fn stuck_bit(&self) -> Option<u32> {
         let one_bit = self.differing.is_power_of_two() && self.differing & self.changing == 0;
@@ -399,12 +398,12 @@ impl<'a> Pairing<'a> {
         self.history.get(shifted(key, self.offset), self.reference)
     }
 
-    /// Both keys of an event, as numbers, where this is no time.
+    /// Both keys of an event, as numbers, unless the key is a time.
     fn numbers(&self, key: EventKey) -> Option<(u32, u32)> {
         self.comparer.numbers(self.witness, self.own(key)?, self.seen(key)?)
     }
 
-    /// The intervals that end with this event, of source and reference, and the event with which they begin.
+    /// The intervals that end with this event, of source and reference, and the event at which they begin.
     fn intervals(&self, key: EventKey) -> Option<(i64, i64, EventKey)> {
         let (own, seen) = (self.own(key)?, self.seen(key)?);
         (own.time().is_some() && seen.time().is_some()).then_some(())?;
@@ -416,7 +415,7 @@ impl<'a> Pairing<'a> {
         })
     }
 
-    /// Whether the source's event agrees with the reference's; nothing where one of them has no key.
+    /// Whether the source's event agrees with the reference's; none if one of them has no key.
     pub(super) fn agrees(&self, key: EventKey) -> Option<bool> {
         if self.witness == Witness::Time {
             let (source, reference, _) = self.intervals(key)?;
@@ -425,8 +424,8 @@ impl<'a> Pairing<'a> {
         self.numbers(key).map(|(own, expected)| own == expected)
     }
 
-    /// Whether the reference's key differs from the one before it, in the bits and to the precision compared. Where
-    /// it does not, agreement at this offset says nothing against the offset beside it.
+    /// Whether the reference's key differs from the previous one, in the bits and to the precision compared. If not,
+    /// agreement at this offset is no evidence against the next offset.
     fn tells(&self, key: EventKey) -> bool {
         self.reference_changes(shifted(key, self.offset)).unwrap_or(false)
     }
@@ -438,7 +437,7 @@ impl<'a> Pairing<'a> {
             (!before.is_missing()).then_some((back, before))
         })?;
         if self.witness != Witness::Time {
-            // Through the same arithmetic, with the reference's own key in the place of the source's.
+            // The same arithmetic, with the reference's own key instead of the source's.
             let (_, now) = self.comparer.numbers(self.witness, seen, seen)?;
             let (_, then) = self.comparer.numbers(self.witness, before, before)?;
             return Some(now != then);
@@ -450,7 +449,7 @@ impl<'a> Pairing<'a> {
         Some(!self.comparer.clock.fits(as_source, then))
     }
 
-    /// The first event to which an agreement at this one testifies: an interval speaks for both its ends.
+    /// The first event that an agreement at this one confirms: an interval confirms both its ends.
     fn first_of(&self, key: EventKey) -> EventKey {
         if self.witness != Witness::Time {
             return key;
@@ -458,7 +457,7 @@ impl<'a> Pairing<'a> {
         self.intervals(key).map_or(key, |(_, _, partner)| partner)
     }
 
-    /// Counts back from the newest event until `wanted` telling pairs or `window` pairs are found, not past `floor`.
+    /// Counts back from the newest event to `wanted` telling pairs or `window` pairs, at most to `floor`.
     fn tally(&self, newest: EventKey, floor: EventKey, wanted: u32, window: u32) -> Tally {
         let mut tally =
             Tally { pairs: 0, agreed: 0, telling: 0, telling_agreed: 0, oldest: newest, differing: 0, changing: 0 };
@@ -486,7 +485,7 @@ impl<'a> Pairing<'a> {
         tally
     }
 
-    /// The clock ratio that the newest intervals give, if this offset is the right one.
+    /// The clock ratio of the newest intervals, if this offset is right.
     fn fit_ratio(&self, newest: EventKey) -> Option<f64> {
         let mut source = 0_i64;
         let mut reference = 0_i64;
@@ -500,7 +499,7 @@ impl<'a> Pairing<'a> {
         (found == FIT_INTERVALS && ratio.is_finite() && ratio > 0.0).then_some(ratio)
     }
 
-    /// The first event of those, up to the newest, that agree on balance: the other side of it disagrees.
+    /// The start of the newest events that agree on balance; earlier ones disagree.
     pub(super) fn agreement_began(&self, newest: EventKey) -> EventKey {
         let (mut balance, mut best, mut since) = (0, 0, newest);
         for key in self.keys(newest) {
@@ -517,8 +516,8 @@ impl<'a> Pairing<'a> {
     }
 }
 
-/// The typical interval between the reference's triggers in its ticks: a median, since gaps between spills would
-/// spoil a mean.
+/// The typical interval between the reference's triggers in its ticks: a median, because gaps between spills would
+/// distort a mean.
 fn typical_interval(history: &History, reference: usize, comparer: &Comparer, newest: EventKey) -> Option<f64> {
     const INTERVALS: usize = 31;
     let mut intervals = [0_i64; INTERVALS];
@@ -543,7 +542,7 @@ fn typical_interval(history: &History, reference: usize, comparer: &Comparer, ne
     Some(*median as f64)
 }
 
-/// A clock for this pairing from its own newest intervals.
+/// A clock for this pairing, fitted to its own newest intervals.
 fn fitted_clock(pairing: &Pairing<'_>, newest: EventKey, typical: Option<f64>) -> Option<Clock> {
     pairing.comparer.clock_with(pairing.fit_ratio(newest)?, typical?)
 }
@@ -553,27 +552,27 @@ fn fitted_clock(pairing: &Pairing<'_>, newest: EventKey, typical: Option<f64>) -
 pub(super) enum Witness {
     /// The bunch crossing.
     BunchCrossing = 0,
-    /// The time since the trigger before.
+    /// The time since the previous trigger.
     Time = 1,
 }
 
 /// All kinds, the strongest first.
 pub(super) const WITNESSES: [Witness; 2] = [Witness::BunchCrossing, Witness::Time];
 
-/// How the clock of a source relates to that of the reference.
+/// The relation of a source's clock to the reference's.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub(super) struct Clock {
-    /// Ticks of the source in a tick of the reference; 0 as long as it is not known.
+    /// Ticks of the source in a tick of the reference; 0 while unknown.
     ratio: f64,
-    /// By how many ticks of the source equal intervals may differ.
+    /// The number of ticks of the source by which equal intervals may differ.
     tolerance: f64,
 }
 
-/// Long intervals (between spills) may differ by more: the fitted ratio is only so good.
+/// Long intervals (between spills) may differ by more, because of the uncertainty of the fitted ratio.
 const RATIO_UNCERTAINTY: f64 = 2e-4;
 
 impl Clock {
-    /// Whether both intervals lie between the same two triggers.
+    /// Whether both intervals are between the same two triggers.
     pub(super) fn fits(&self, source: i64, reference: i64) -> bool {
         let expected = self.ratio * reference as f64;
         (source as f64 - expected).abs() <= self.tolerance + RATIO_UNCERTAINTY * expected.abs()
@@ -594,7 +593,7 @@ pub(super) struct Comparer {
     unused_time_bits: u8,
     unused_reference_time_bits: u8,
     jitter: f64,
-    /// How the clocks relate; fitted as the run goes.
+    /// The relation of the clocks; fitted during the run.
     pub(super) clock: Clock,
 }
 
@@ -614,7 +613,7 @@ impl Comparer {
         }
     }
 
-    /// Whether this kind of key is compared at all.
+    /// Whether this kind of key is used.
     const fn uses(&self, witness: Witness) -> bool {
         match witness {
             Witness::BunchCrossing => self.crossing_mask != 0,
@@ -622,7 +621,7 @@ impl Comparer {
         }
     }
 
-    /// The source's key and the one that the reference lets expect, as the source writes it, in the bits compared.
+    /// The source's key and the one expected from the reference, in the source's units, in the compared bits.
     fn numbers(&self, witness: Witness, own: &Observation, seen: &Observation) -> Option<(u32, u32)> {
         match witness {
             Witness::BunchCrossing => self.crossings(own, seen),
@@ -638,13 +637,13 @@ impl Comparer {
         Some((own & self.crossing_mask, expected & self.crossing_mask))
     }
 
-    /// The source's interval from `before` to `after`, in its ticks, negative where time runs backwards.
+    /// The source's interval from `before` to `after`, in its ticks, negative if time runs backwards.
     #[inline]
     pub(super) fn interval(&self, before: &Observation, after: &Observation) -> Option<i64> {
         Some(interval(before.time()?, after.time()?, self.unused_time_bits))
     }
 
-    /// The same of the reference.
+    /// The same for the reference.
     #[inline]
     pub(super) fn reference_interval(&self, before: &Observation, after: &Observation) -> Option<i64> {
         Some(interval(before.time()?, after.time()?, self.unused_reference_time_bits))
@@ -658,11 +657,11 @@ impl Comparer {
         }
     }
 
-    /// The clock with this ratio, where the reference's triggers are typically `interval` of its ticks apart. None
-    /// where ticks are too coarse for intervals to differ.
+    /// The clock with this ratio, for a typical interval of the reference of `interval` of its ticks. None if ticks are
+    /// too coarse for intervals to differ.
     ///
-    /// The tolerance is a fraction of the interval, so that it needs no knowledge of a detector's jitter, and never
-    /// less than the configured number of ticks of the coarser clock.
+    /// The tolerance is a fraction of the interval, so that it needs no knowledge of a detector's jitter, but at least
+    /// the configured number of ticks of the coarser clock.
     fn clock_with(&self, ratio: f64, interval: f64) -> Option<Clock> {
         const FRACTION: f64 = 1.0 / 32.0;
         const COARSEST: f64 = 1.0 / 4.0;
@@ -672,7 +671,7 @@ impl Comparer {
     }
 }
 
-/// Counters narrower than 64 bits wrap: the difference is taken modulo their width, and with a sign.
+/// Counters narrower than 64 bits wrap: the difference is taken modulo their width, with a sign.
 const fn interval(before: u64, after: u64, unused_bits: u8) -> i64 {
     ((after.wrapping_sub(before) << unused_bits) as i64) >> unused_bits
 }

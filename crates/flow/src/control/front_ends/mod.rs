@@ -1,4 +1,4 @@
-//! Front ends of one's own under run control: in which order they and the nodes of a run begin and end.
+//! Front ends under run control: the order in which they and the nodes of a run start and stop.
 //!
 //! ```text
 //!              every source ready      nodes run       every source started
@@ -9,10 +9,10 @@
 //!   +-- finished <--nodes are stopped-- stopping <--last event known-- vetoing
 //!                        (every source's data up to the last event have left)
 //! ```
-//! Every command is answered, and repeats do no harm: a front end that comes back reports its stage and gets the
-//! commands that it missed. While the run is paused the trigger source is held (`pause`). Before the nodes run, the
-//! start waits for every source that an event needs. Afterwards no wait is longer than a limit: a front end that does
-//! not answer is named and left behind, so that every stop finishes.
+//! Every command is answered, and repeats do no harm: a front end that reconnects reports its stage and gets the
+//! commands that it missed. During a pause the trigger source is held (`pause`). Before the nodes run, the start waits
+//! for every source that an event needs. Later every wait has a limit: a front end that does not answer is named and
+//! left behind, so that every stop finishes.
 
 mod member;
 mod pause;
@@ -28,40 +28,40 @@ use ropewalk_wire::front_end::{Command, Configure, Hello, Stage, Start, Stop, Wo
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// The front ends, and how long each answer is waited for.
+/// The front ends and the time-outs of their answers.
 #[derive(Clone, Debug)]
 pub struct FrontEndsConfig {
     /// The sources under run control.
     pub front_ends: Vec<FrontEndConfig>,
-    /// How long an answer is waited for.
+    /// The time-out of an answer.
     pub answer: Duration,
-    /// How long a front end may take at most until its data have left, while it says that it goes on.
+    /// How long a front end that reports progress may take until its data have left.
     pub drain: Duration,
 }
 
-/// The run that is to begin.
+/// The run to begin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunOrder {
     /// The run.
     pub run: RunNumber,
-    /// Its first event, the number of which front ends count from.
+    /// Its first event: front ends count from this number.
     pub first: EventKey,
-    /// Its last event, where it is known now.
+    /// Its last event, if known.
     pub last: Option<EventKey>,
-    /// Where each front end's data go, in the order of the configuration.
+    /// The address of each front end's data, in the order of the configuration.
     pub addresses: Vec<String>,
 }
 
-/// What is to be done.
+/// An action for the caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FrontEndAction {
-    /// Say this to the front end at this place of the configuration.
+    /// Send this command to the front end at this place of the configuration.
     Tell(usize, Command),
     /// Give this command to the nodes of the run.
     Nodes(RunCommand),
 }
 
-/// How far the front ends are: see the module's picture.
+/// The phase of the front ends: see the module's diagram.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 #[expect(missing_docs, reason = "the module's picture says what each waits for")]
 pub enum FrontEndPhase {
@@ -91,20 +91,20 @@ impl FrontEndPhase {
         }
     }
 
-    /// A run goes on.
+    /// Whether a run is active.
     pub const fn is_active(self) -> bool {
         !matches!(self, Self::Idle | Self::Finished)
     }
 }
 
-/// How often a front end is asked how it is.
+/// The interval of status requests to a front end.
 const PING: Duration = Duration::from_secs(1);
-/// A front end that has said nothing for so long is called silent, and another program may take its place.
+/// A front end without a message for this long is silent, and another program may take its place.
 const SILENCE: Duration = Duration::from_secs(4);
-/// How long front ends are waited for when a run is stopped by force.
+/// The time-out of front ends when a run is stopped by force.
 const FORCED: Duration = Duration::from_secs(1);
 
-/// Run control of front ends: see the module's picture.
+/// Run control of front ends: see the module's diagram.
 #[derive(Debug)]
 pub struct FrontEnds {
     config: FrontEndsConfig,
@@ -114,12 +114,12 @@ pub struct FrontEnds {
     /// The last event, as reported by the trigger source or given with the stop.
     last: Option<u64>,
     nodes: RunPhase,
-    /// When the present phase has taken as long as it may.
+    /// The time limit of the present phase.
     limit: Instant,
-    /// When a front end whose data still leave is not waited for any longer either.
+    /// The time limit for a front end whose data are still leaving.
     drain_limit: Instant,
     pause: Pause,
-    /// When the trigger source is not waited for any longer that was held or released.
+    /// The time limit for a trigger source that was told to hold or release.
     hold_limit: Instant,
     actions: VecDeque<FrontEndAction>,
     incidents: Vec<Incident>,
@@ -127,7 +127,7 @@ pub struct FrontEnds {
 }
 
 impl FrontEnds {
-    /// Run control of these front ends, before the first run.
+    /// Creates the run control of these front ends, before the first run.
     pub fn new(config: FrontEndsConfig) -> Self {
         let order = RunOrder { run: RunNumber(0), first: EventKey::new(0, 1), last: None, addresses: Vec::new() };
         Self {
@@ -147,7 +147,7 @@ impl FrontEnds {
         }
     }
 
-    /// Begins a run; ignored while another one goes on.
+    /// Begins a run; ignored during another one.
     pub fn start(&mut self, now: Instant, order: RunOrder) {
         if self.phase.is_active() {
             return;
@@ -159,8 +159,7 @@ impl FrontEnds {
         self.enter(now, FrontEndPhase::Configuring);
     }
 
-    /// Goes on with a run whose event manager is no more: front ends call, say how far they are, and are left as they
-    /// are.
+    /// Continues a run whose event manager is gone: front ends connect and report their stage, and stay in it.
     pub fn take_over(&mut self, now: Instant, order: RunOrder) {
         if !self.phase.is_active() {
             (self.order, self.nodes) = (order, RunPhase::Running);
@@ -173,14 +172,14 @@ impl FrontEnds {
         if !self.phase.is_active() || self.phase >= FrontEndPhase::Vetoing {
             return;
         }
-        // While they are paused what front ends have left need not find room.
+        // During a pause there may be no room for the front ends' remaining data.
         self.end_pause();
         self.last = last.map(EventKey::number);
         let may_trigger = self.phase >= FrontEndPhase::Starting && self.trigger().is_some();
         self.enter(now, if may_trigger { FrontEndPhase::Vetoing } else { FrontEndPhase::Stopping });
     }
 
-    /// Ends the run at once: the nodes drop what they have, and front ends are hardly waited for.
+    /// Ends the run at once: the nodes drop what they have, and front ends get little time.
     pub fn force_stop(&mut self, now: Instant) {
         if self.phase.is_active() {
             self.actions.push_back(FrontEndAction::Nodes(RunCommand::ForceStop));
@@ -195,9 +194,9 @@ impl FrontEnds {
         }
     }
 
-    /// Masks a source: its front end is not waited for, in this run and in later ones. Unmasking gives the front end
-    /// the commands of the present run that it missed, as if it had not been left behind; so a restarted board comes
-    /// back. The trigger source cannot be masked.
+    /// Masks a source: run control does not wait for its front end, in this run and in later ones. Unmasking sends the
+    /// front end the commands of the present run that it missed, as if it had not been left behind, so that a restarted
+    /// board takes part again. The trigger source cannot be masked.
     pub fn mask(&mut self, now: Instant, source: SourceId, is_masked: bool) {
         let members = self.members.iter_mut();
         let found = members.filter(|member| member.config.source == source && !member.config.is_trigger).last();
@@ -206,37 +205,37 @@ impl FrontEnds {
         if was_masked && !is_masked {
             (member.is_left_behind, member.has_failed) = (false, false);
             if member.asked.is_some_and(|asked| asked > member.reached) {
-                // It may have failed at that.
+                // The last command to it may have failed.
                 member.asked = None;
             }
         }
         self.advance(now);
     }
 
-    /// The nodes of the run are so far.
+    /// Records the phase of the nodes.
     pub fn nodes_are(&mut self, now: Instant, nodes: RunPhase) {
         self.nodes = nodes;
         if self.phase == FrontEndPhase::AwaitingNodes && nodes.is_running() {
             self.enter(now, FrontEndPhase::Starting);
         } else if nodes > RunPhase::Running {
-            // They end by themselves: at their last event, or because one of them asked for it.
+            // They stop by themselves: at their last event, or because one of them requested it.
             self.stop(now, None);
         }
         self.advance(now);
     }
 
-    /// Whether a program that says hello as this front end is to be taken in: not beside one that lives.
+    /// Whether a program that connects as this front end is accepted: not while another one is alive.
     pub fn may_connect(&self, now: Instant, place: usize) -> bool {
         let member = &self.members[place];
         member.hello.is_none() || now.since(member.heard) >= SILENCE
     }
 
-    /// A front end is connected. Over an earlier connection nothing comes any more.
+    /// Records that a front end has connected. Nothing more comes over an earlier connection.
     pub fn connected(&mut self, now: Instant, place: usize, hello: Hello) {
         let (run, is_active) = (self.order.run, self.phase.is_active());
         let is_elsewhere = hello.run != run && (Stage::Ready..Stage::Stopped).contains(&hello.stage);
         if is_elsewhere {
-            // No other command will end a run that is unknown here.
+            // No other command will stop a run that is unknown here.
             let stop = Stop { run: hello.run, last: None };
             self.actions.push_back(FrontEndAction::Tell(place, Command::Stop(stop)));
         }
@@ -249,12 +248,12 @@ impl FrontEnds {
         member.was_ready |= has_settings(stage);
         let was_known = core::mem::replace(&mut member.is_known, true);
         if self.phase >= FrontEndPhase::Starting && is_active && stage < Stage::Ready {
-            // What it said before it went still counts.
+            // What it reported before it disconnected still counts.
             member.reached = if before >= Stage::Vetoed { before } else { stage };
             member.is_left_behind = true;
             self.note(now, place, IncidentKind::StartedAnew);
         } else if !is_active && stage == Stage::Idle {
-            // It knows nothing of the last run, so that it has nothing to leave.
+            // It knows nothing of the last run, so that it has no data to send.
             member.asked = Some(Stage::Stopped);
         } else {
             (member.reached, member.is_left_behind) = (stage, false);
@@ -265,7 +264,7 @@ impl FrontEnds {
         self.advance(now);
     }
 
-    /// A front end's connection ended.
+    /// Records that a front end's connection ended.
     pub fn lost(&mut self, now: Instant, place: usize) {
         let member = &mut self.members[place];
         (member.hello, member.asked, member.ping_due) = (None, None, Instant::FAR_FUTURE);
@@ -276,7 +275,7 @@ impl FrontEnds {
         self.advance(now);
     }
 
-    /// A front end said something. Words about another run change nothing.
+    /// Handles a message of a front end. Messages about another run change nothing.
     pub fn heard(&mut self, now: Instant, place: usize, word: &Word) {
         let run = self.order.run;
         let member = &mut self.members[place];
@@ -312,12 +311,12 @@ impl FrontEnds {
             Word::Failed(failed) if failed.run == run => {
                 let is_on_its_way = member.asked.is_some_and(|asked| asked > member.reached);
                 if !is_on_its_way && member.hold.failed() {
-                    // The run goes on with a trigger source that cannot be held, or not be released yet.
+                    // The run continues with a trigger source that cannot be held, or not yet be released.
                     self.note(now, place, IncidentKind::Failed(failed.text.clone()));
                     return self.advance(now);
                 }
                 (member.has_failed, member.asked) = (true, None);
-                // A run that has begun goes on without it.
+                // A run that has begun continues without it.
                 member.is_left_behind |= self.phase >= FrontEndPhase::Starting || !member.is_needed();
                 self.note(now, place, IncidentKind::Failed(failed.text.clone()));
                 return self.advance(now);
@@ -329,15 +328,15 @@ impl FrontEnds {
         self.advance(now);
     }
 
-    /// A front end reported a slow reading; `has_room` says whether it can be stored. Returns whether to keep it:
-    /// beyond a limit readings are refused, and counted.
+    /// Records that a front end reported a slow reading; `has_room` says whether it can be stored. Returns whether to
+    /// store it: beyond a limit readings are refused and counted.
     pub fn reported(&mut self, now: Instant, place: usize, has_room: bool) -> bool {
         let member = &mut self.members[place];
         (member.heard, member.is_silent) = (now, false);
         member.readings.take(now, has_room)
     }
 
-    /// Does what is due by now, and returns the next thing to be done.
+    /// Returns the next action that is due.
     pub fn poll(&mut self, now: Instant) -> Option<FrontEndAction> {
         if now >= self.limit {
             self.give_up(now);
@@ -349,14 +348,14 @@ impl FrontEnds {
         self.actions.pop_front()
     }
 
-    /// When [`FrontEnds::poll`] has something to do even if nothing happens.
+    /// When [`FrontEnds::poll`] must be called without further input.
     pub fn next_deadline(&self) -> Option<Instant> {
         let limits = [self.limit, self.hold_limit];
         let due = self.members.iter().map(|member| member.ping_due).chain(limits).min()?;
         (due < Instant::FAR_FUTURE).then_some(due)
     }
 
-    /// How far the front ends are.
+    /// The phase of the front ends.
     pub const fn phase(&self) -> FrontEndPhase {
         self.phase
     }
@@ -381,7 +380,7 @@ impl FrontEnds {
         &self.members
     }
 
-    /// What went wrong in this run, the first [`MOST_INCIDENTS`] of all, and how many more there were.
+    /// The first [`MOST_INCIDENTS`] incidents of this run, and the number of further ones.
     pub fn incidents(&self) -> (&[Incident], u64) {
         (&self.incidents, self.incidents_beyond)
     }
@@ -390,7 +389,7 @@ impl FrontEnds {
         self.members.iter().position(|member| member.config.is_trigger)
     }
 
-    /// What the phase wants of a front end.
+    /// The stage that the phase requires of a front end.
     fn wanted(&self, place: usize) -> Stage {
         let is_trigger = self.members[place].config.is_trigger;
         match self.phase {
@@ -413,7 +412,7 @@ impl FrontEnds {
         self.advance(now);
     }
 
-    /// Gives each front end its next command, and enters the next phase when every front end has reached the present
+    /// Sends each front end its next command, and enters the next phase when every front end has completed the present
     /// one.
     fn advance(&mut self, now: Instant) {
         self.advance_pause(now);
@@ -426,7 +425,7 @@ impl FrontEnds {
                 let RunOrder { run, first, last, .. } = self.order;
                 self.actions.push_back(FrontEndAction::Nodes(RunCommand::Start { run, first, last }));
                 self.enter(now, FrontEndPhase::AwaitingNodes);
-                // The nodes are waited for as long as it takes, as without front ends under run control.
+                // There is no limit for the nodes, as without front ends under run control.
                 self.limit = Instant::FAR_FUTURE;
             }
             FrontEndPhase::AwaitingNodes if self.nodes.is_running() => self.enter(now, FrontEndPhase::Starting),
@@ -448,26 +447,26 @@ impl FrontEnds {
         self.members[place].is_settled(self.wanted(place))
     }
 
-    /// Nothing more of its data is awaited. A front end that got no command of the run has none.
+    /// Whether no more of its data is awaited. A front end that got no command of the run has none.
     fn has_left(member: &Member) -> bool {
         let was_told = member.reached > Stage::Idle || member.asked.is_some();
         member.is_settled(Stage::Stopped) || !was_told
     }
 
     fn finish(&mut self, now: Instant) {
-        // A run without an event has no last one.
+        // A run without events has no last one.
         let last = self.last.filter(|&last| last >= self.first());
         let last = last.map(|last| EventKey::new(self.order.first.resync(), last));
         self.actions.push_back(FrontEndAction::Nodes(RunCommand::Stop { last }));
         self.enter(now, FrontEndPhase::Finished);
     }
 
-    /// Tells a front end the next thing that it lacks, once over each connection.
+    /// Sends a front end the next command that it lacks, once over each connection.
     fn tell(&mut self, place: usize) {
         let (wanted, run) = (self.wanted(place), self.order.run);
         let member = &self.members[place];
         let told = member.asked.map_or(member.reached, |asked| asked.max(member.reached));
-        // A front end enters a run step by step; the way out waits for no answer, and lets no front end in.
+        // A front end enters a run step by step. The stop waits for no answer, and no front end enters a run during it.
         let is_ending = self.phase >= FrontEndPhase::Vetoing;
         let may_be_told = match wanted {
             Stage::Stopped => true,
@@ -478,7 +477,7 @@ impl FrontEnds {
             return;
         }
         let (stage, command) = match (wanted, told) {
-            // It got no command of this run, so there is nothing to leave.
+            // It got no command of this run, so there is nothing to stop.
             (Stage::Stopped, Stage::Idle) => return,
             (Stage::Stopped, _) => (Stage::Stopped, Command::Stop(Stop { run, last: self.last })),
             (Stage::Vetoed, _) => (Stage::Vetoed, Command::Veto(run)),
@@ -503,8 +502,8 @@ impl FrontEnds {
         Command::Start(Start { run, first: first.number(), last: last.map(EventKey::number) })
     }
 
-    /// The phase has reached its time limit. Before the nodes run, and if the trigger source does not start, it is
-    /// tried again; later the run goes on without the front ends that did not answer.
+    /// Handles the time limit of the phase. Before the nodes run, and if the trigger source does not start, it tries
+    /// again; later the run continues without the front ends that did not answer.
     fn give_up(&mut self, now: Instant) {
         self.limit = now.after(self.config.answer);
         for place in 0..self.members.len() {
@@ -527,8 +526,7 @@ impl FrontEnds {
             } else {
                 member.is_left_behind = true;
             }
-            // A front end that is absent at a start is waited for, as a node would be; one that gave a reason is named
-            // already.
+            // The start waits for an absent front end, as for a node; one that gave a reason is already named.
             if (was_asked || !tries_again) && !has_failed {
                 self.note(now, place, IncidentKind::NoAnswer(wanted));
             }
@@ -551,7 +549,7 @@ impl FrontEnds {
     }
 
     fn note(&mut self, at: Instant, place: usize, kind: IncidentKind) {
-        // A front end that fails at every try says the same each time.
+        // A front end that fails at every try reports the same each time.
         let source = self.members[place].config.source;
         let is_known = |known: &Incident| known.source == source && known.kind == kind;
         let repeats = matches!(
@@ -572,8 +570,7 @@ impl FrontEnds {
     }
 }
 
-/// Whether a front end at this stage was configured for the run. One that knows nothing of the run says `Stopped` as
-/// well.
+/// Whether a front end at this stage was configured for the run. One that knows nothing of the run is `Stopped` too.
 fn has_settings(stage: Stage) -> bool {
     (Stage::Ready..Stage::Stopped).contains(&stage)
 }

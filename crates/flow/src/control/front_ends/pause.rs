@@ -7,9 +7,8 @@
 //!     +----------------resume, or stop: Resume to the nodes, then Release----------------+
 //! ```
 //! Being held is not a stage: it is independent of the other commands to the trigger source, so that a start may end
-//! paused. Hold and Release are sent once over each connection, without waiting for the answer to earlier commands. The
-//! unanswered ones of each kind are counted, so that the answer to an earlier Hold is not taken for the answer to the
-//! last.
+//! paused. Hold and Release are sent once over each connection, without waiting for earlier answers. The unanswered
+//! commands of each kind are counted, so that the answer to an earlier Hold is not taken for the answer to the last.
 
 use super::member::{IncidentKind, Member};
 use super::{FrontEndAction, FrontEndPhase, FrontEnds};
@@ -20,12 +19,12 @@ use ropewalk_wire::front_end::{Command, Hello, Stage};
 /// Whether the run is paused.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(super) enum Pause {
-    /// It goes on.
+    /// The run continues.
     #[default]
     GoesOn,
-    /// It is to be, and the trigger source is waited for.
+    /// A pause was commanded, and the answer of the trigger source is awaited.
     Awaited,
-    /// The run is paused, and its nodes were told.
+    /// The run is paused, and its nodes know it.
     Paused,
 }
 
@@ -35,12 +34,12 @@ impl Pause {
     }
 }
 
-/// What a front end was commanded about a pause, and what it answered.
+/// The pause commands to a front end, and its answers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Hold {
-    /// What it said last.
+    /// Its last answer.
     pub(super) is_held: bool,
-    /// The last event's number when it said last that it was held.
+    /// The number of the last event when it last reported that it was held.
     pub(super) last: Option<u64>,
     /// The last command sent over this connection, or the state that its hello reported.
     told: bool,
@@ -49,24 +48,24 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// What a front end says that calls, and is in the run.
+    /// The state of a front end that connects during the run.
     pub(super) const fn of(hello: &Hello, last: Option<u64>) -> Self {
         Self { is_held: hello.is_held, last, told: hello.is_held, unanswered: [0; 2] }
     }
 
-    /// Over the connection that has ended nothing more is answered.
+    /// Forgets commands that the ended connection will not answer.
     pub(super) const fn lost(&mut self) {
         self.unanswered = [0; 2];
     }
 
-    /// It says that it is held, since this event, or released.
+    /// Handles an answer: held, since this event, or released.
     pub(super) fn answered(&mut self, is_held: bool, last: Option<u64>) {
         (self.is_held, self.last) = (is_held, last.or(self.last));
         let unanswered = &mut self.unanswered[usize::from(is_held)];
         *unanswered = unanswered.saturating_sub(1);
     }
 
-    /// It could not obey a Hold or Release; false if it got none.
+    /// Handles the failure of a Hold or Release; false if it got none.
     pub(super) fn failed(&mut self) -> bool {
         let [released, held] = &mut self.unanswered;
         let (last, other) = if self.told { (held, released) } else { (released, held) };
@@ -76,7 +75,7 @@ impl Hold {
         was_told
     }
 
-    /// Nothing is awaited from it. A failed Release is repeated; a failed Hold has been answered with its reason.
+    /// Whether no answer is awaited. A failed Release is repeated; a failed Hold was answered with its reason.
     const fn is_settled(&self, is_wanted: bool) -> bool {
         self.told == is_wanted && self.unanswered[is_wanted as usize] == 0 && (is_wanted || !self.is_held)
     }
@@ -99,19 +98,19 @@ impl FrontEnds {
         self.advance(now);
     }
 
-    /// The nodes were told to pause, and the trigger source is held, as far as it could be reached.
+    /// Whether the nodes were told to pause and the trigger source, if reachable, is held.
     pub const fn is_paused(&self) -> bool {
         matches!(self.pause, Pause::Paused)
     }
 
-    /// From now on the trigger source is waited for; before the nodes run there is nothing to wait for.
+    /// Waits for the trigger source from now on; before the nodes run there is nothing to wait for.
     pub(super) fn await_hold(&mut self, now: Instant) {
         if self.pause == Pause::Awaited && self.phase != FrontEndPhase::AwaitingNodes {
             self.hold_limit = now.after(self.config.answer);
         }
     }
 
-    /// The nodes go on. What front ends have can leave only then.
+    /// Resumes the nodes. Only then can the data of the front ends leave.
     pub(super) fn end_pause(&mut self) {
         if core::mem::take(&mut self.pause) == Pause::Paused {
             self.actions.push_back(FrontEndAction::Nodes(RunCommand::Resume));
@@ -119,7 +118,7 @@ impl FrontEnds {
         self.hold_limit = Instant::FAR_FUTURE;
     }
 
-    /// Tells the trigger source what the pause wants of it, and the nodes when it has said so.
+    /// Sends the trigger source the command that the pause requires, and tells the nodes after its answer.
     pub(super) fn advance_pause(&mut self, now: Instant) {
         if !matches!(self.phase, FrontEndPhase::Starting | FrontEndPhase::Running) {
             return;
@@ -158,7 +157,7 @@ impl FrontEnds {
         self.actions.push_back(FrontEndAction::Tell(place, command));
     }
 
-    /// Whether the run can be paused without waiting longer for the trigger source.
+    /// Whether the run can be paused without a further wait for the trigger source.
     fn is_hold_settled(&self) -> bool {
         let Some(member) = self.trigger().map(|place| &self.members[place]) else { return true };
         let issues_none = member.is_left_behind || member.reached > Stage::Triggering;
@@ -170,12 +169,12 @@ impl FrontEnds {
         member.hello.is_some() && member.hold.is_settled(self.pause.is_wanted())
     }
 
-    /// The trigger source has not answered in time. A pause waits no longer; a Release is repeated.
+    /// Handles a missing answer of the trigger source. A pause waits no longer; a Release is repeated.
     pub(super) fn give_up_hold(&mut self, now: Instant) {
         self.hold_limit = Instant::FAR_FUTURE;
         let late = self.trigger().filter(|&place| {
             let member = &self.members[place];
-            // That it is away is reported already; that a pause does not reach it is not.
+            // Its absence is reported already; that a pause does not reach it is not.
             let may_answer = member.hello.as_ref().map_or(self.pause == Pause::Awaited, Hello::may_be_held);
             may_answer && !member.is_left_behind && !self.has_answered(member)
         });
