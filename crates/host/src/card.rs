@@ -1,4 +1,4 @@
-//! Network cards: where they are plugged in, and which CPUs take their interrupts.
+//! Network cards: their place in the machine, and the CPUs of their interrupts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -14,17 +14,17 @@ use crate::{CpuList, MachineError, files};
 pub struct Card {
     /// The interface's name, such as `eth0`.
     pub name: String,
-    /// What is behind it.
+    /// The kind of hardware.
     pub kind: CardKind,
-    /// The name of the kernel's driver; null where there is no hardware.
+    /// The name of the kernel's driver; null if there is no hardware.
     pub driver: Option<String>,
     /// Whether it can carry data now.
     pub is_up: bool,
-    /// The speed of the link in Mb/s (10^6 bits a second); null where the driver does not tell it.
+    /// The speed of the link in Mb/s (10^6 bits a second); null if the driver does not report it.
     pub megabits_per_second: Option<u32>,
-    /// The largest packet in bytes; null where the kernel does not tell.
+    /// The largest packet in bytes; null if the kernel does not report it.
     pub mtu: Option<u32>,
-    /// The NUMA node that it is plugged into; null where the machine does not tell, or there is no hardware.
+    /// The NUMA node of its slot; null if the machine does not report it, or there is no hardware.
     pub node: Option<u32>,
     /// How many receive queues it has.
     pub receive_queues: usize,
@@ -38,7 +38,7 @@ pub struct Card {
     pub lower: Vec<String>,
 }
 
-/// What is behind an interface.
+/// The kind of hardware of an interface.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CardKind {
@@ -59,7 +59,7 @@ pub struct Interrupt {
     pub name: String,
     /// The purpose of the interrupt, derived from its name.
     pub task: InterruptTask,
-    /// The CPUs that take it: the one that the kernel chose where that is known, otherwise all that may.
+    /// The CPUs that take it: the one that the kernel chose if that is known, otherwise all permitted ones.
     pub cpus: CpuList,
 }
 
@@ -67,7 +67,7 @@ pub struct Interrupt {
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum InterruptTask {
-    /// Packets have come (on most cards also: have gone).
+    /// Packets were received (on most cards also: sent).
     Receive,
     /// Packets have gone.
     Transmit,
@@ -78,7 +78,7 @@ pub enum InterruptTask {
 /// A range of addresses.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Network {
-    /// An address in the range: this machine's own, where the kernel tells.
+    /// An address in the range: this machine's own, if the kernel reports it.
     pub address: IpAddr,
     /// How many leading bits all addresses of the range share.
     pub prefix: u8,
@@ -136,10 +136,10 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Card>, MachineError> {
             kind,
             driver: device.as_ref().and_then(|device| files::target_name(&device.join("driver"))),
             is_up: files::text(&directory.join("operstate")).is_ok_and(|state| state == "up" || state == "unknown"),
-            // Drivers that do not know write -1.
+            // Drivers that do not know the speed write -1.
             megabits_per_second: files::value(&directory.join("speed")).filter(|&speed| speed > 0),
             mtu: files::value(&directory.join("mtu")),
-            // -1 where the firmware does not tell.
+            // -1 if the firmware does not report the node.
             node: function.as_ref().and_then(|function| files::value(&function.join("numa_node"))),
             receive_queues: count("rx-"),
             transmit_queues: count("tx-"),
@@ -154,10 +154,10 @@ pub(crate) fn read(root: &Path) -> Result<Vec<Card>, MachineError> {
 
 /// `ARPHRD_LOOPBACK`, in the file `type` of an interface.
 const LOOPBACK_TYPE: u32 = 772;
-/// How far above an interface's device its hardware may be: virtio, USB and sub-functions lie a few steps below it.
+/// The most levels between an interface's device and its hardware: virtio, USB and sub-functions are a few below it.
 const MOST_STEPS: usize = 6;
 
-/// The PCI function that a device is or belongs to; itself where it belongs to none.
+/// The PCI function that a device is or belongs to; the device itself if it belongs to none.
 fn hardware(device: &Path) -> PathBuf {
     let is_function = |directory: &&Path| directory.join("class").exists() && directory.join("vendor").exists();
     device.ancestors().take(MOST_STEPS).find(is_function).unwrap_or(device).to_owned()
@@ -215,7 +215,7 @@ fn task(name: &str) -> InterruptTask {
     }
 }
 
-/// The drivers' names of interrupts: the last word of each line of `/proc/interrupts`.
+/// The drivers' names of interrupts: the last field of each line of `/proc/interrupts`.
 fn interrupt_names(path: &Path) -> BTreeMap<u32, String> {
     let text = files::text(path).unwrap_or_default();
     let one = |line: &str| {
@@ -225,8 +225,8 @@ fn interrupt_names(path: &Path) -> BTreeMap<u32, String> {
     text.lines().filter_map(one).collect()
 }
 
-/// The networks of each interface: IPv4 from the routes without a gateway, each as often as this machine has an address in
-/// it, IPv6 from the addresses.
+/// The networks of each interface: IPv4 from the routes without a gateway, each as often as this machine has an address
+/// in it, IPv6 from the addresses.
 fn networks(root: &Path) -> BTreeMap<String, Vec<Network>> {
     let mut networks: BTreeMap<String, Vec<Network>> = BTreeMap::new();
     let routes = files::text(&root.join("proc/net/route")).unwrap_or_default();
@@ -246,8 +246,8 @@ fn networks(root: &Path) -> BTreeMap<String, Vec<Network>> {
     networks
 }
 
-/// The IPv4 addresses of this machine in `/proc/net/fib_trie`, where routes to single ones that end here are its own: below
-/// `|-- 192.0.2.7` stands `/32 host LOCAL`.
+/// The IPv4 addresses of this machine in `/proc/net/fib_trie`, where routes to single ones that end here are its own:
+/// below `|-- 192.0.2.7` stands `/32 host LOCAL`.
 fn own_addresses(text: &str) -> BTreeSet<IpAddr> {
     let (mut own, mut address) = (BTreeSet::new(), None);
     for line in text.lines().map(str::trim) {
@@ -260,8 +260,8 @@ fn own_addresses(text: &str) -> BTreeSet<IpAddr> {
     own
 }
 
-/// A line of `/proc/net/route`: interface, destination, gateway, flags, ..., mask in the eighth place, all in hex.
-/// Addresses stand there as they lie in memory, read as a number of this machine.
+/// A line of `/proc/net/route`: interface, destination, gateway, flags, ..., mask in the eighth field, all in hex.
+/// Addresses are in memory order, read as a number of this machine.
 fn route(line: &str) -> Option<(String, Network)> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let hex = |index: usize| words.get(index).and_then(|word| u32::from_str_radix(word, 16).ok());

@@ -19,7 +19,7 @@ pub struct CpuListError {
 }
 
 impl CpuList {
-    /// CPU numbers are below this; the kernel itself knows no more than 8,192.
+    /// CPU numbers are below this; the kernel supports at most 8,192.
     pub const MOST: u32 = 8192;
 
     /// The CPUs, ascending.

@@ -13,7 +13,7 @@ use crate::files;
 pub struct Mount<'a> {
     /// The number of its device, `MAJOR:MINOR`.
     pub device: &'a str,
-    /// Where it is mounted.
+    /// The mount point.
     pub point: PathBuf,
     /// Its options and those of its file system.
     pub options: Vec<&'a str>,
@@ -43,7 +43,7 @@ impl<'a> Mount<'a> {
         Some(Self { device: own.get(2)?, point: unescaped(own.get(4)?), options: options.collect(), kind, source })
     }
 
-    /// The mount that a directory is in: of those whose point it lies below the longest, and of equal ones the last.
+    /// The mount that contains a directory: the one with the longest mount point, and of several the last.
     pub fn of<'b>(mounts: &'b [Self], directory: &Path) -> Option<&'b Self> {
         let above = mounts.iter().filter(|mount| directory.starts_with(&mount.point));
         above.max_by_key(|mount| mount.point.components().count())
@@ -74,8 +74,8 @@ pub fn disk_with<'d>(
     path.strip_prefix("sys/block/")?.split('/').next()
 }
 
-/// The disk that a directory is on, or will be once it is made, by its name in /sys/block. `None` for file systems in memory or over the
-/// network, and for those in layers.
+/// The disk that a directory is on, or will be once it is made, by its name in /sys/block. `None` for file systems in
+/// memory or over the network, and for those in layers.
 pub fn disk_of(directory: &Path) -> Option<String> {
     let directory = std::path::absolute(directory).ok()?;
     let directory = directory.ancestors().find_map(|above| above.canonicalize().ok())?;
@@ -106,8 +106,8 @@ fn devices(root: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// What a disk has done since the machine was started: its line of /proc/diskstats (the kernel's admin-guide/iostats.rst). Times are in
-/// milliseconds; those of requests that were under way together add up.
+/// What a disk has done since the machine was started: its line of /proc/diskstats (the kernel's
+/// admin-guide/iostats.rst). Times are in milliseconds; those of requests that were under way together add up.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct DiskCounters {
     /// Time of requests to read.
@@ -118,7 +118,7 @@ pub struct DiskCounters {
     pub write_ms: u64,
     /// Time in which there was any request.
     pub busy_ms: u64,
-    /// Requests to discard; 0 where the kernel does not count them (before Linux 4.18).
+    /// Requests to discard; 0 if the kernel does not count them (before Linux 4.18).
     pub discards: u64,
     /// Time of these.
     pub discard_ms: u64,
@@ -132,7 +132,7 @@ impl DiskCounters {
         /// The kernel counts in this unit for every block size of the device.
         const SECTOR: u64 = 512;
         let line = text.lines().find(|line| line.split_ascii_whitespace().nth(2) == Some(disk))?;
-        // The kernel's documents count the fields behind the name, from 1.
+        // The kernel's documentation numbers the fields after the name from 1.
         let field = |number: usize| {
             line.split_ascii_whitespace().nth(2 + number).map_or(Some(0), |text| text.parse::<u64>().ok())
         };
@@ -153,13 +153,14 @@ impl DiskCounters {
     }
 }
 
-/// Smaller parts of a disk's time are not worth a word.
+/// Smaller shares of a disk's time are not reported.
 const NOTABLE: f64 = 0.2;
 
 /// What took a disk's time between two looks.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct DiskActivity {
-    /// The part of the time, 0 to 1, in which it had a request. A disk that serves many at once may be able to do more.
+    /// The share of the time, 0 to 1, in which it had a request. A disk that serves many at once may be able to do
+    /// more.
     pub busy: f64,
     /// The part of the time that discards took: `busy`, divided among the kinds of requests by their times.
     pub discards: f64,

@@ -1,4 +1,4 @@
-//! Small files of the kernel: one value each, and missing where the kernel or the machine lacks what they tell.
+//! Small kernel files with one value each; none if the kernel or the machine does not have the file.
 
 use std::io;
 use std::path::{Path, PathBuf};

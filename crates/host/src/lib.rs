@@ -1,8 +1,8 @@
-//! The machine as found, and where threads and memory are placed on it.
+//! The hardware of the machine, and the placement of threads and memory on it.
 //!
-//! [`Machine::read`] reads /proc and /sys below any directory, so that tests bring machines of their own.
-//! [`Policy::plan`] turns ordered rules and the names of threads and pools into a [`Plan`]; it changes nothing.
-//! Applying a plan is the caller's.
+//! [`Machine::read`] reads /proc and /sys below any directory, so that tests can provide machines. [`Policy::plan`]
+//! turns ordered rules and the names of threads and pools into a [`Plan`]; it changes nothing. The caller applies a
+//! plan.
 //!
 //! ```text
 //! /proc, /sys --> Machine: sockets, nodes, cores, caches, cards with their interrupts, rights

@@ -25,15 +25,15 @@ pub struct Machine {
     pub isolated: CpuList,
     /// The online CPUs that this process may use, without isolated ones. A container or `taskset` may restrict them.
     pub allowed: CpuList,
-    /// The online CPUs on which it may be placed: the allowed ones, and the isolated ones that its container has.
+    /// The online CPUs that may be used: the allowed ones, and the isolated ones of the container.
     pub permitted: CpuList,
-    /// The sockets, ascending; one socket 0 with every CPU where the kernel does not tell.
+    /// The sockets, ascending; one socket 0 with every CPU if the kernel does not report them.
     pub sockets: Vec<Socket>,
     /// The physical cores: for each, the hardware threads (logical CPUs) that share it. In order of their first CPU.
     pub cores: Vec<CpuList>,
     /// The caches, from the innermost outwards.
     pub caches: Vec<Cache>,
-    /// The NUMA nodes, ascending; one node 0 with every CPU where the kernel has no notion of nodes.
+    /// The NUMA nodes, ascending; one node 0 with every CPU if the kernel does not report them.
     pub nodes: Vec<Node>,
     /// The network cards and what else looks like one, in the order of their names.
     pub cards: Vec<Card>,
@@ -41,11 +41,11 @@ pub struct Machine {
     pub huge_pages: Vec<HugePages>,
     /// When the kernel makes huge pages by itself.
     pub transparent_huge_pages: TransparentHugePages,
-    /// What the kernel lets this process do.
+    /// The permissions of this process.
     pub rights: Rights,
 }
 
-/// A socket: a processor as it is bought.
+/// A socket: one processor package.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Socket {
     /// The number of the socket, as the kernel counts (`physical_package_id`).
@@ -74,7 +74,7 @@ pub struct Node {
     pub number: u32,
     /// The online CPUs of the node; empty for a node that has memory alone.
     pub cpus: CpuList,
-    /// The memory of the node in bytes; null where the kernel does not tell.
+    /// The memory of the node in bytes; null if the kernel does not report it.
     pub memory_bytes: Option<u64>,
     /// Whether this process may take memory from the node; a container may have taken that away.
     pub is_allowed: bool,
@@ -143,7 +143,7 @@ impl Machine {
         self.cores.iter().find(|core| core.contains(cpu))
     }
 
-    /// The node of `cpu`, where it is online.
+    /// The node of `cpu`, if it is online.
     pub fn node_of(&self, cpu: u32) -> Option<u32> {
         self.nodes.iter().find(|node| node.cpus.contains(cpu)).map(|node| node.number)
     }
@@ -153,7 +153,7 @@ impl Machine {
         self.nodes.iter().find(|node| node.number == number)
     }
 
-    /// The node that all these CPUs belong to, where there is one.
+    /// The node that all these CPUs belong to, if there is one.
     pub fn common_node(&self, cpus: &CpuList) -> Option<u32> {
         let first = cpus.first().and_then(|cpu| self.node_of(cpu));
         first.filter(|_| cpus.iter().all(|cpu| self.node_of(cpu) == first))
@@ -193,7 +193,7 @@ impl Machine {
         best.map(|(_, card)| card)
     }
 
-    /// An interface and all that it is made of, what lies below others before these.
+    /// An interface and all that it consists of, lower layers first.
     pub fn made_of<'a>(&'a self, card: &'a Card) -> Vec<&'a Card> {
         let (mut found, mut looked_at) = (vec![card], 0);
         while let Some(card) = found.get(looked_at) {
@@ -208,7 +208,7 @@ impl Machine {
         found
     }
 
-    /// The hardware behind an interface: itself, or what a bond or a VLAN is made of.
+    /// The hardware of an interface: itself, or the members of a bond or VLAN.
     pub fn hardware_of<'a>(&'a self, card: &'a Card) -> Vec<&'a Card> {
         // A card is made of others a few times at most: a VLAN on a bond of two.
         let mut found = vec![card];
@@ -224,8 +224,8 @@ impl Machine {
     }
 }
 
-/// The CPUs of the control group that a process is in, where the kernel tells (version 2 alone does); `process` is its
-/// directory in `proc`.
+/// The CPUs of a process's control group, if the kernel reports them (version 2 only); `process` is its directory in
+/// `proc`.
 ///
 /// # Errors
 /// If a list of CPUs cannot be parsed.
@@ -236,7 +236,7 @@ pub fn container_cpus(root: &Path, process: &Path) -> Result<Option<CpuList>, Ma
         return Ok(None);
     };
     let groups = root.join("sys/fs/cgroup");
-    // A group without a list of its own has that of the next one above.
+    // A group without a list of its own has that of the nearest ancestor with one.
     for directory in groups.join(group).ancestors().take_while(|directory| directory.starts_with(&groups)) {
         if let Some(cpus) = files::list_if_there(&directory.join("cpuset.cpus.effective"))? {
             return Ok(Some(cpus));
@@ -267,7 +267,7 @@ fn cores(cpu: &Path, online: &CpuList) -> Result<Vec<CpuList>, MachineError> {
         }
         let siblings = files::list_if_there(&cpu.join(format!("cpu{number}/topology/thread_siblings_list")))?;
         let core = siblings.unwrap_or_default().intersection(online);
-        // A kernel without topology, or a list that leaves out its own CPU, means a core of its own.
+        // Without a topology, or with a list that does not contain the CPU itself, it is a core of its own.
         cores.push(if core.contains(number) { core } else { [number].into_iter().collect() });
     }
     Ok(cores)

@@ -145,7 +145,7 @@ impl Picture<'_> {
         card.node.filter(|&node| self.machine.node(node).is_some()).or(only)
     }
 
-    /// The threads and pools that the kernel puts where it likes.
+    /// The threads and pools that the kernel places.
     fn without_place(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for kind in [Kind::Thread, Kind::Pool] {
             let open = |one: &&crate::Placement| {

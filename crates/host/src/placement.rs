@@ -1,5 +1,5 @@
-//! Where threads and pools go: ordered rules that match their names by regular expression (paper 3, IV-B), and where no
-//! rule matches, if it is wanted, the layout that the paper found best (`automatic`).
+//! Placement of threads and pools: ordered rules that match their names by regular expression (paper 3, IV-B), and
+//! optionally, if no rule matches, the paper's best layout (`automatic`).
 
 mod automatic;
 
@@ -39,7 +39,7 @@ pub struct Item {
     pub kind: Kind,
     /// Its name, by which rules find it.
     pub name: String,
-    /// For a thread that reads sockets, and for a pool that is received into: where the data come from.
+    /// The origin of the data, for a thread that reads sockets and for a pool that receives.
     pub feed: Option<Feed>,
 }
 
@@ -97,11 +97,11 @@ pub struct Rule {
     pub pattern: String,
     /// The CPUs a thread may run on. None: those of `node`, or any.
     pub cpus: Option<CpuList>,
-    /// The NUMA node memory comes from. None: for a thread that of `cpus`, if they all belong to one.
+    /// The NUMA node of the memory. None: for a thread the node of `cpus`, if they all belong to one.
     pub node: Option<u32>,
     /// Whether the threads that match take one CPU each, in turn, instead of sharing all of them.
     pub in_turn: bool,
-    /// How threads are scheduled. None: as they are.
+    /// The scheduling of the thread. None: unchanged.
     pub scheduling: Option<Scheduling>,
     /// Whether a pool is locked into memory.
     pub lock: bool,
@@ -182,7 +182,7 @@ pub enum PlanError {
 }
 
 impl PlanError {
-    /// The rule that cannot be followed, where it is one.
+    /// The rule that cannot be followed, if it is a rule.
     pub fn rule(&self) -> Option<RuleName> {
         match self {
             Self::BadPattern { rule, .. } | Self::Empty { rule } | Self::NoSuchCpu { rule, .. } => Some(*rule),
@@ -207,7 +207,7 @@ pub struct Policy {
     is_automatic: bool,
 }
 
-/// Where one thread or pool goes.
+/// The place of one thread or pool.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Placement {
     /// What is placed.
@@ -218,9 +218,9 @@ pub struct Placement {
     pub by: Decision,
     /// The CPUs that a thread may run on; of a pool those next to its memory.
     pub cpus: CpuList,
-    /// The NUMA node that memory comes from; null where the kernel decides.
+    /// The NUMA node of the memory; null if the kernel decides.
     pub node: Option<u32>,
-    /// How a thread is scheduled; null where that is left as it is.
+    /// The scheduling of the thread; null if unchanged.
     pub scheduling: Option<Scheduling>,
     /// Whether a pool is locked into memory.
     pub lock: bool,
@@ -245,15 +245,15 @@ pub struct Plan {
     pub placements: Vec<Placement>,
     /// Rules that decided for nothing: most often a slip in a pattern.
     pub unused_rules: Vec<RuleName>,
-    /// What a reader of the plan should know: what could not be had, and what will be refused.
+    /// Remarks for the reader: what was not possible, and what the kernel will refuse.
     pub remarks: Vec<String>,
 }
 
 impl Policy {
-    /// A policy of these rules for threads and pools. What no rule matches goes where the kernel puts it.
+    /// A policy of these rules for threads and pools. The kernel places what no rule matches.
     ///
     /// # Errors
-    /// When a pattern is no regular expression or a rule says nothing.
+    /// If a pattern is not a regular expression, or a rule has no effect.
     pub fn new(threads: Vec<Rule>, pools: Vec<Rule>) -> Result<Self, PlanError> {
         Self::checked(threads, pools).map_err(|mut wrong| wrong.swap_remove(0))
     }
@@ -269,17 +269,17 @@ impl Policy {
         if wrong.is_empty() { Ok(Self { threads, pools, is_automatic: false }) } else { Err(wrong) }
     }
 
-    /// The same policy, but what no rule matches goes where the paper's layout wants it.
+    /// The same policy, with the paper's layout for what no rule matches.
     #[must_use]
     pub fn automatic(self) -> Self {
         Self { is_automatic: true, ..self }
     }
 
-    /// Where each of `items` goes on `machine`. Equal inputs give equal plans; nothing is changed.
+    /// The place of each of `items` on `machine`. Equal inputs give equal plans; nothing is changed.
     ///
     /// # Errors
-    /// When a rule, used or not, names a CPU or node that is not there, or an item a card: a configuration for another
-    /// machine.
+    /// If a rule, used or not, names a CPU or node that the machine does not have, or an item a card that it does not
+    /// have: the configuration is for another machine.
     pub fn plan(&self, machine: &Machine, items: &[Item]) -> Result<Plan, PlanError> {
         let mut threads = Ordered::resolve(Kind::Thread, &self.threads, machine)?;
         let mut pools = Ordered::resolve(Kind::Pool, &self.pools, machine)?;
@@ -315,7 +315,7 @@ fn compiled(kind: Kind, rules: Vec<Rule>, wrong: &mut Vec<PlanError>) -> Vec<(Ru
     rules.into_iter().enumerate().filter_map(|rule| compile(rule).map_err(|error| wrong.push(error)).ok()).collect()
 }
 
-/// The rules of one kind, what each means on the machine, and how often it has decided.
+/// The rules of one kind, the meaning of each on the machine, and the number of matches.
 struct Ordered<'a> {
     kind: Kind,
     rules: Vec<(&'a Rule, &'a Regex, Place, usize)>,
@@ -471,7 +471,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Where a thread or pool goes, in words.
+/// The place of a thread or pool as text.
 fn place(placement: &Placement) -> String {
     let mut words = Vec::new();
     if placement.kind == Kind::Thread {

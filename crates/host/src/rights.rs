@@ -1,4 +1,4 @@
-//! What the kernel lets this process do to itself.
+//! The permissions of this process: capabilities and resource limits.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub enum Capability {
     IpcLock = 14,
     /// Many settings of the system.
     SysAdmin = 21,
-    /// Real-time scheduling beyond the limit; in most containers also where memory comes from.
+    /// Real-time scheduling beyond the limit; in most containers also the NUMA policy of memory.
     SysNice = 23,
     /// Programs for the kernel, such as the one that AF_XDP puts before a card's packets.
     Bpf = 39,
@@ -42,11 +42,11 @@ impl Capability {
 /// What this process may do, as far as /proc tells.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, JsonSchema)]
 pub struct Rights {
-    /// The effective capabilities, one bit each by their number; null where they are not known.
+    /// The effective capabilities as a bit mask by number; null if unknown.
     pub capabilities: Option<u64>,
-    /// How many bytes may be locked into memory; null without a limit, or where it is not known.
+    /// The limit of locked memory in bytes; null if there is no limit, or if it is unknown.
     pub locked_bytes: Option<u64>,
-    /// The highest real-time priority; null without a limit, or where it is not known.
+    /// The highest real-time priority; null if there is no limit, or if it is unknown.
     pub realtime_priority: Option<u64>,
 }
 
@@ -82,7 +82,7 @@ impl Rights {
         self.lacks(Capability::SysNice) && self.realtime_priority.is_some_and(|most| most < u64::from(priority))
     }
 
-    /// Whether locking so many bytes in all will be refused.
+    /// Whether the kernel will refuse to lock this many bytes in all.
     pub fn forbids_locking(&self, bytes: u64) -> bool {
         self.lacks(Capability::IpcLock) && self.locked_bytes.is_some_and(|most| most < bytes)
     }

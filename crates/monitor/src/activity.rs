@@ -8,7 +8,7 @@ use ropewalk_terms::{Instant, NodeId, RunNumber, SourceId};
 use crate::presence::Presence;
 use crate::{Sample, SourceSample};
 
-/// A source that sends nothing for so long while others send is silent.
+/// A source that sends nothing for this long while others send is silent.
 pub(crate) const SILENT: Duration = Duration::from_secs(2);
 
 /// When a source began to send.
@@ -20,8 +20,8 @@ pub struct Beginning {
     pub first: SourceId,
 }
 
-/// Looks at samples one after the other and knows since when nothing has come of a source, and since when no event has
-/// ended. Keeps a few words for each source of the last sample.
+/// Follows samples, and returns how long no data has come from a source and how long no event has ended. Keeps a few
+/// words for each source of the last sample.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
     run: RunNumber,
@@ -67,7 +67,8 @@ impl Activity {
         }
     }
 
-    /// How long after the first source each other one began to send, as exact as samples are close, and which one was first.
+    /// How long after the first source each other one began to send, as exact as samples are close, and which one was
+    /// first.
     pub fn began_late(&self) -> impl Iterator<Item = (SourceId, Beginning)> + '_ {
         let first = self.begun.iter().min_by_key(|&(_, since)| *since);
         let of = move |(&source, since): (&SourceId, &Instant)| {
@@ -78,14 +79,14 @@ impl Activity {
         self.begun.iter().filter_map(of)
     }
 
-    /// How long nothing has come of the source, as exact as samples are close; `None` if the source is unknown.
+    /// How long no data has come from the source, to the precision of the samples; `None` if the source is unknown.
     pub fn silent_for(&self, source: SourceId) -> Option<Duration> {
         let place = self.known.binary_search_by_key(&source, |&(known, ..)| known).ok()?;
         Some(self.now.since(self.known[place].2))
     }
 
-    /// How long the source itself has been silent: nothing comes of one whose readout unit is away or does not report, and
-    /// that is no fault of the source.
+    /// How long the source itself has been silent: nothing comes of one whose readout unit is away or does not report,
+    /// and that is no fault of the source.
     pub fn silent_itself_for(&self, source: &SourceSample) -> Duration {
         let silent = self.silent_for(source.source).unwrap_or_default();
         self.quiet.get(&source.readout).map_or(silent, |since| silent.min(self.now.since(*since)))
@@ -101,7 +102,7 @@ impl Activity {
         &self.presence
     }
 
-    /// Sources that have sent something and then stopped before others did, and for how long nothing has come of each.
+    /// Sources that have sent and then stopped before others did, and for how long.
     pub fn stopped(&self) -> impl Iterator<Item = (SourceId, Duration)> + '_ {
         let latest = self.known.iter().map(|&(.., since)| since).max().unwrap_or_default();
         let stopped =

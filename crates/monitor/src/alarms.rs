@@ -1,4 +1,4 @@
-//! Alarms: what operators have to know of, until they acknowledge it.
+//! Alarms: conditions that are shown to operators until they acknowledge them.
 //!
 //! ```text
 //!             condition holds        for the hold time
@@ -8,9 +8,9 @@
 //!    └────── acknowledge ────── latched <── not yet acknowledged
 //! ```
 //!
-//! A shelved alarm goes on underneath and is not shown until its time is over. *No triggers* differs from a dead data
-//! acquisition: without triggers no source sends and everything is connected; a dead one has events to build, or lacks
-//! a node or source, and builds nothing.
+//! A shelved alarm continues to be evaluated and is hidden until its time is over. *No triggers* differs from a dead
+//! data acquisition: without triggers no source sends and everything is connected; a dead one has events to build, or
+//! lacks a node or source, and builds nothing.
 //!
 //! A configuration writes quantities as
 //!
@@ -73,11 +73,12 @@ pub enum Quantity {
     LiveShare,
     /// Configured nodes that are not connected, and cannot be expected to join by themselves.
     NodesMissing,
-    /// How far a series of the history, by its place in `SERIES`, is from what it was in the reference run at the same age, in percent of that.
+    /// Difference of a series of the history, by its index in `SERIES`, from the reference run at the same age, in
+    /// percent.
     FromReference(usize),
     /// 1 while this is what limits the run, else 0.
     LimitedBy(Limit),
-    /// How many sources have this problem of the data now; 1 or 0 where it is not that of one source.
+    /// Number of sources that have this problem now; 1 or 0 for a problem of the run.
     Data(ProblemKind),
     /// 1 while the run is in this phase, else 0.
     Phase(&'static str),
@@ -109,7 +110,7 @@ pub struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// The difference in percent. Where the reference run had nothing, anything is a hundred percent more.
+    /// The difference in percent. If the reference run had zero, any value is 100 percent more.
     fn difference(self, series: &Series) -> Option<f64> {
         let (trend, age) = self.reference.filter(|_| self.now.phase == "running")?;
         let seen = Seen { before: self.before?, now: self.now, rates: self.rates? };
@@ -157,7 +158,7 @@ impl Quantity {
         matches!(self, Self::Data(_) | Self::NodesMissing | Self::Dead | Self::LimitedBy(DiskFailing | DiskFull))
     }
 
-    /// What is wrong; empty where only a number says so. Problems of the data that are over are named too if they were
+    /// Names the problem; empty if the condition is only a number. Problems that are over are named too if they were
     /// seen after `raised`, in nanoseconds since 1970 UTC.
     fn sentence(self, finding: Option<&Finding>, look: Look<'_>, raised: Option<i64>) -> String {
         match self {
@@ -260,7 +261,8 @@ impl Rule {
         format!("{} is {}, {than} {}", self.quantity, rounded(value), rounded(limit))
     }
 
-    /// Rates and counts are those of a run that takes data: without one, and while it is paused or drains, they are low.
+    /// Rates and counts are those of a run that takes data: without one, and while it is paused or drains, they are
+    /// low.
     fn applies_in(&self, phase: &str) -> bool {
         use Quantity::{BytesIn, BytesToDisk, EventRate, FromReference, Growth, LiveShare, Value};
         let takes_data = phase == "running" || phase == "draining" && matches!(self.condition, Condition::Above(_));
@@ -353,7 +355,7 @@ pub struct Change {
     pub by: Option<String>,
 }
 
-/// An alarm as it is.
+/// The state of an alarm.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Alarm {
     /// Its rule.
@@ -366,7 +368,7 @@ pub struct Alarm {
     pub value: Option<f64>,
     /// The run in which it was raised last; `None` if it was not, or was raised outside of runs.
     pub run: Option<RunNumber>,
-    /// Who knows, of one that is acknowledged.
+    /// The client that acknowledged it, if it is acknowledged.
     pub known_by: Option<String>,
     /// Until when it is not shown.
     pub shelved_until: Option<Instant>,
@@ -387,7 +389,7 @@ fn short(by: &str) -> String {
 }
 
 impl Alarm {
-    /// Moves the time on: a shelved alarm may be shown again.
+    /// Advances the time: a shelved alarm may be shown again.
     fn pass(&mut self, now: Instant) {
         if self.shelved_until.is_some_and(|until| until <= now) {
             (self.shelved_until, self.shelved_by) = (None, None);
@@ -439,7 +441,7 @@ pub struct Alarms {
     now: (Instant, Utc),
     last: Option<Arc<Sample>>,
     presence: Presence,
-    /// It knows what time it is.
+    /// Whether `now` is set.
     has_looked: bool,
     /// The run that the present one is compared with, and how old the present one is.
     reference: Option<(Arc<RunTrend>, Duration)>,
@@ -497,8 +499,8 @@ impl Alarms {
         has_begun
     }
 
-    /// Looks at the next sample, at what limits the run by then, and at the quality of its data. An alarm whose quantity is not
-    /// known keeps its state.
+    /// Looks at the next sample, at what limits the run by then, and at the quality of its data. An alarm whose
+    /// quantity is not known keeps its state.
     pub fn observe(&mut self, sample: impl Into<Arc<Sample>>, finding: Option<&Finding>, quality: &Quality) {
         let sample = sample.into();
         if !core::mem::replace(&mut self.has_looked, true) {
@@ -546,8 +548,8 @@ impl Alarms {
         self.last = Some(sample);
     }
 
-    /// There is no run to look at, for this long since the last look: nothing is wrong with it, and time passes. Messages
-    /// are sent all the same.
+    /// There is no run to look at, for this long since the last look: nothing is wrong with it, and time passes.
+    /// Messages are sent all the same.
     pub fn rest(&mut self, time: Duration) {
         if !self.has_looked {
             return;
@@ -659,7 +661,7 @@ impl Alarms {
     }
 }
 
-/// Quantities that are one word.
+/// Quantities without a parameter.
 const WORDS: [(&str, Quantity); 7] = [
     ("events_per_second", Quantity::EventRate),
     ("bytes_in_per_second", Quantity::BytesIn),
@@ -700,10 +702,10 @@ pub enum NoQuantity {
     Phase(String),
 }
 
-/// Counters whose names share most words with the wrong one, whatever their order.
+/// Counters whose names share the most words with the wrong one, in any order.
 fn near(wrong: &str) -> String {
     let words: Vec<_> = wrong.split('_').filter(|word| word.len() > 2).collect();
-    // `errors` and `error` are one word.
+    // `errors` and `error` count as the same word.
     let is_same = |word: &str, other: &str| word.starts_with(other) || other.starts_with(word);
     let shared =
         |name: &str| words.iter().filter(|word| name.split('_').any(|own| own.len() > 2 && is_same(own, word))).count();

@@ -1,10 +1,10 @@
-//! What limits the run, in a sentence.
+//! The limit of a run, in a sentence.
 //!
 //! ```text
 //!  Sample, Sample ── rules, in order ── the first finding ── Finder (holds it) ── what people read
 //! ```
 //!
-//! The last rules are about what lies behind the readout units' pools: they tell which node is busy all the time.
+//! The last rules are about the nodes after the readout units' pools: they find the node that is always busy.
 
 #[cfg(test)]
 mod tests;
@@ -24,7 +24,7 @@ use crate::{Activity, DiskLoad, NodeRates, Rates, Sample, SourceRates, SourceSam
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
-    /// The run does not go on now: nothing is to be limited.
+    /// The run is not active: it has no limit.
     NotRunning,
     /// A disk refuses what is written.
     DiskFailing,
@@ -42,7 +42,7 @@ pub enum Limit {
     SourcesRestarted,
     /// Fragments fail their checks as if two sources were exchanged, and no event is built.
     SourcesExchanged,
-    /// A source has stopped while others go on or wait.
+    /// A source has stopped while others send or wait.
     SourceSilent,
     /// No source has sent anything in this run.
     NoSources,
@@ -98,8 +98,8 @@ impl Limit {
         )
     }
 
-    /// It holds until something is put right, and what comes next is true at once. Others are counts of an interval, or
-    /// shares of the time, which come and go.
+    /// Whether it holds until something is repaired, and is then replaced at once. Others are counts or shares of time
+    /// of one interval, which fluctuate.
     const fn is_condition(self) -> bool {
         use Limit::{
             DiskFailing, DiskFull, NoData, NoSources, NodeMissing, NodeSilent, NotRunning, NothingBuilt, SourceSilent,
@@ -132,10 +132,10 @@ impl Limit {
     }
 }
 
-/// A number that says so.
+/// A number that supports the finding.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Evidence {
-    /// What it is: a counter's or a rate's name, and whose.
+    /// The name of the counter or rate, and its node or source.
     pub what: String,
     /// Its value.
     pub value: f64,
@@ -154,9 +154,10 @@ pub struct Finding {
     pub evidence: Vec<Evidence>,
 }
 
-/// A source that is not read for more of the time is held back; between two samples a full window may have been an accident.
+/// A source that is not read for more of the time is held back; between two samples a full window may have been an
+/// accident.
 const HELD_BACK: f64 = 0.2;
-/// A pool of which more is held has no room for what comes in bursts.
+/// A pool that is fuller than this has no room for bursts.
 const FULL: f64 = 0.9;
 
 /// What rules look at.
@@ -189,18 +190,18 @@ impl View<'_> {
         total(self.now).saturating_sub(total(self.before))
     }
 
-    /// What comes in is held up: a readout unit's pool is full, or every source waits.
+    /// Whether input is held up: a readout unit's pool is full, or every source waits.
     fn is_held_up(&self) -> bool {
         fullest_pool(self).is_some_and(|(_, share)| share >= FULL)
             || least_held_back(self).is_some_and(|least| least >= HELD_BACK)
     }
 }
 
-/// First what stops the run, with any other symptoms: a run that waits for its disk has full pools too. Then what loses
-/// data. Then what blocks the whole run: one silent source soon holds back all others. If everything is held up, a
-/// gateway reports itself why it stops the trigger; otherwise a node behind the readout units that is always busy is
-/// the reason, and a full pool only its consequence. A full pool is named before the sources that it holds back, and
-/// all sources before some. What is left is no limit.
+/// First what stops the run, whatever other symptoms it has: a run that waits for its disk has full pools too. Then
+/// what loses data. Then what blocks the whole run: one silent source soon holds back all others. If everything is held
+/// up, a gateway reports itself why it stops the trigger; otherwise the reason is a node after the readout units that
+/// is always busy, and a full pool only its consequence. A full pool is named before the sources that it holds back,
+/// and all sources before some. Otherwise nothing limits the run.
 const RULES: &[fn(&View<'_>) -> Option<Finding>] = &[
     disk_failing,
     disk_full,
@@ -300,7 +301,7 @@ fn node_missing(view: &View<'_>) -> Option<Finding> {
     Some(finding(Limit::NodeMissing, first, sentence, vec![("nodes not connected".to_owned(), count as f64)]))
 }
 
-/// Such a node holds up what is before it and starves what is behind it: sources that it does not read look silent.
+/// Such a node holds up the nodes before it and starves those after it: sources that it does not read look silent.
 fn node_silent(view: &View<'_>) -> Option<Finding> {
     let silent = view.activity.presence().silent(view.now)?;
     let evidence = vec![
@@ -362,7 +363,7 @@ fn datagrams_lost(view: &View<'_>) -> Option<Finding> {
     Some(finding(Limit::DatagramsLost, whose, sentence, vec![(what, count as f64)]))
 }
 
-/// Silence of one source is a fault if others go on or wait for it; silence of all is a pause.
+/// Silence of one source is a fault if others send or wait for it; silence of all is a pause.
 fn source_silent(view: &View<'_>) -> Option<Finding> {
     let silent_for = |source: &SourceSample| view.activity.silent_itself_for(source);
     let is_silent = |source: &SourceSample, rates: &SourceRates| {
@@ -432,7 +433,7 @@ fn source_slow(view: &View<'_>) -> Option<Finding> {
     }
     let waiting = view.sources().filter(|(_, rates)| rates.back_pressure_share >= HELD_BACK).count();
     let read = view.sources().filter(|(_, rates)| rates.back_pressure_share < HELD_BACK);
-    // The one that is furthest behind is the one that the others wait for.
+    // The others wait for the source that is furthest behind.
     let (source, rates) = read.min_by_key(|(source, _)| source.account.received)?;
     let subject = format!("source {}", source.source);
     let sentence = format!(
@@ -551,12 +552,12 @@ fn percent(share: f64) -> String {
 const BUSY: f64 = 0.8;
 /// A thread that has work for more of the time can hardly take more.
 const THREAD_BUSY: f64 = 0.95;
-/// Builder units without room for so much of the time hold up what is before them. It need not be more: before the next
-/// event comes they have room for a while, which they have announced and which is not used yet.
+/// Builder units without room for this share of the time hold up the nodes before them. It can be less than 1: before
+/// the next event arrives they have room for a while, which they have announced and which is not used yet.
 const BUILDERS_FULL: f64 = 0.3;
 /// A gateway that stops the trigger for more of the time limits the run.
 const STOPPED: f64 = 0.2;
-/// A connection on which something waits for so much of the time is full.
+/// A connection on which data wait for this share of the time is full.
 const WAITS: f64 = 0.5;
 
 /// The builder units, where none of them has room for further events for most of the time: one that has is given those.
@@ -581,7 +582,7 @@ fn full(name: &str, rates: &NodeRates) -> (String, f64) {
     (format!("part of the time that {name} has no room for events"), share)
 }
 
-/// Why a gateway lets no trigger come, and what helps.
+/// Why a gateway stops the trigger, and the remedy.
 const STOPS: [(Counter, &str); 4] = [
     (Counter::ThrottleErrorTime, "no node of the farm speaks with it; start some, or look at the network between"),
     (
@@ -598,7 +599,8 @@ const STOPS: [(Counter, &str); 4] = [
     ),
 ];
 
-/// A gateway stops the trigger, and every source with it, for so much of the time as a source is held back elsewhere.
+/// A gateway stops the trigger, and every source with it, for the share of time for which a source is held back
+/// elsewhere.
 fn throttle(view: &View<'_>) -> Option<Finding> {
     let share = |node, counter| {
         let (before, now) = (view.before.node(node)?, view.now.node(node)?);
@@ -620,7 +622,7 @@ fn throttle(view: &View<'_>) -> Option<Finding> {
     Some(finding(Limit::Throttle, node, sentence, evidence))
 }
 
-/// Whichever of the two is busier: events wait for the disk behind the filter, and then the filter has nothing to do.
+/// The busier of the two: events wait for the disk after the filter, and then the filter is idle.
 fn disk_or_filter(view: &View<'_>) -> Option<Finding> {
     let disk = greatest(full_builders(view)?, |rates| rates.shares.disk_busy_share, BUSY);
     let filter = greatest(full_builders(view)?, |rates| rates.shares.filter_busy_share, BUSY);
@@ -708,7 +710,7 @@ fn builder(view: &View<'_>) -> Option<Finding> {
     Some(finding(Limit::Builder, node, sentence, evidence))
 }
 
-/// Nothing is busy: events take their time, and there may be too few at once.
+/// Nothing is busy: events take their time, and too few may be in work at once.
 fn builder_small(view: &View<'_>) -> Option<Finding> {
     let (rates, share) = greatest(full_builders(view)?, |rates| rates.shares.full_share, BUILDERS_FULL)?;
     let (node, name) = (rates.node, view.name(rates.node));
@@ -743,9 +745,9 @@ const HOLD: Duration = Duration::from_secs(3);
 /// Without any data it is soon wrong that sources send.
 const HOLD_WITHOUT_DATA: Duration = Duration::from_secs(1);
 
-/// Looks at samples one after the other and says what limits the run. Findings that lose data or stop the run are shown
-/// at once, and no longer than they hold; any other has to hold, so that the sentence does not flicker where two things
-/// limit a run about equally. Keeps the last sample.
+/// Follows samples and returns what limits the run. Findings that lose data or stop the run are shown at once, and only
+/// while they hold. Any other must hold for a while, so that the sentence does not flicker when two limits are about
+/// equal. Keeps the last sample.
 #[derive(Clone, Debug, Default)]
 pub struct Finder {
     activity: Activity,

@@ -9,7 +9,8 @@
 //! says. Each place has a fixed offset in the file too, so new places write over forgotten ones and the file never
 //! grows.
 //!
-//! As bytes the places are of a fixed size, each with a checksum: a file is written in place, and a torn write costs one place.
+//! As bytes the places are of a fixed size, each with a checksum: a file is written in place, and a torn write costs
+//! one place.
 //!
 //! ```text
 //!  0        8                16          64
@@ -84,7 +85,7 @@ impl History {
         seconds.into_iter().chain(minutes).map(move |(place, point)| (at(place), encode(point)))
     }
 
-    /// What a file has; places that were torn or never written are empty, and so is everything where the file is not of this kind or has other
+    /// Reads a file. Torn or unwritten places are empty; everything is empty if the file has another kind or other
     /// series.
     pub fn restore(file: &[u8]) -> Self {
         let mut history = Self::default();
@@ -113,11 +114,11 @@ impl History {
 pub enum Together {
     /// Their mean.
     Mean,
-    /// The greatest: what was nearly full or very late for a moment is to be seen in a plot of a week.
+    /// The maximum: a short peak stays visible in a plot of a week.
     Greatest,
 }
 
-/// Two looks at a run, and what came between them.
+/// Two samples of a run, and the difference between them.
 #[derive(Copy, Clone)]
 pub(crate) struct Seen<'a> {
     pub(crate) before: &'a Sample,
@@ -200,8 +201,8 @@ fn fullest_pool(rates: &Rates) -> Option<f64> {
     nodes.filter_map(|node| node.pool_share).max_by(f64::total_cmp)
 }
 
-/// A part of the past: times with the same distance, and a value or none of each series for each of them. It begins where
-/// something is known.
+/// A part of the past: times with the same distance, and a value or none of each series for each of them. It begins
+/// where something is known.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stretch {
     /// Seconds from one time to the next.
@@ -251,7 +252,7 @@ pub struct RunTrend {
 
 /// Steps of a trend at most.
 const MOST_STEPS: i64 = 600;
-/// So much of the past the history surely has second by second; of longer runs it has minutes.
+/// The seconds for which the history always has single seconds; earlier it has minutes.
 const BY_SECONDS: i64 = 3_500;
 
 impl RunTrend {
@@ -379,7 +380,7 @@ impl Ring {
         self.places[self.place(number)].as_ref().filter(|point| point.number == number)
     }
 
-    /// The times that may be known from the second `since` on; empty if nothing was seen.
+    /// The numbers of the times that may be in the history from the second `since` on; empty if there is no sample.
     fn numbers(&self, since: i64) -> Range<i64> {
         let Some(newest) = self.newest else { return 0..0 };
         let oldest = newest + 1 - self.places.len() as i64;
@@ -441,8 +442,7 @@ fn decode(record: &[u8]) -> Option<Point> {
     Some(point)
 }
 
-/// FNV-1a of 64 bits: enough to detect a torn write, and ten lines of no library. What is empty has another one than
-/// zeros have.
+/// FNV-1a of 64 bits: enough to detect a torn write, in ten lines. An empty place has another checksum than zeros.
 fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -625,7 +625,7 @@ mod tests {
             assert_eq!(again.stretch(0, step), history.stretch(0, step));
         }
         assert_eq!(again.stretch(0, 1).times.len(), 3_600);
-        // It goes on: the minute under way takes in what comes.
+        // The minute in progress takes further samples.
         [look(4_000, 40_000, 7), look(4_001, 40_010, 7)].into_iter().for_each(|look| again.observe(look));
         assert_eq!(again.stretch(0, 1).times.last(), Some(&(START + 4_001)));
     }

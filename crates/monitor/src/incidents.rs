@@ -63,9 +63,9 @@ pub struct Incident {
     pub cause: String,
     /// Of what.
     pub subject: String,
-    /// What was said of it last.
+    /// The last text.
     pub text: String,
-    /// How often.
+    /// The number of occurrences.
     pub count: u64,
     /// When first.
     pub first: Utc,
@@ -192,7 +192,7 @@ impl IncidentObserver {
     }
 }
 
-/// Where it is noted, and when.
+/// Collects the incidents of one sample.
 struct Notes<'a> {
     incidents: &'a mut Incidents,
     utc: Utc,

@@ -42,7 +42,7 @@ pub(crate) fn node(node: NodeId, numbers: &[(Counter, u64)]) -> NodeSample {
     }
 }
 
-/// A run with these sources, a readout unit and a builder unit, as it is `seconds` after its start.
+/// A run with these sources, a readout unit and a builder unit, `seconds` after its start.
 pub(crate) fn sample(seconds: u64, sources: Vec<SourceSample>) -> Sample {
     Sample {
         time: Instant::from_nanoseconds(seconds * 1_000_000_000),

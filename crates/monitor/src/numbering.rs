@@ -11,13 +11,13 @@ pub struct SourceNumbering {
     pub recovered: Option<Recovery>,
     /// How it began; none if its first number was the number of the run's first event.
     pub begun: Option<Begun>,
-    /// The numbers in front of the last missing ones, and behind them.
+    /// The numbers before and after the last missing ones.
     pub gap: Option<(u64, u64)>,
     /// The last number that the following ones disproved; none if there was none.
     pub wrong: Option<WrongNumber>,
 }
 
-/// A fragment whose number does not fit between those before and behind it, as after a bit error in a counter.
+/// A fragment whose number does not fit between its neighbours', as after a bit error in a counter.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct WrongNumber {
     /// The event that was expected next.
@@ -26,7 +26,7 @@ pub struct WrongNumber {
     pub from: u64,
     /// The number that came.
     pub to: u64,
-    /// How many there were in the run, as far as they are known one by one.
+    /// Their number in the run, as far as they are known individually.
     pub count: u64,
 }
 
@@ -43,7 +43,7 @@ pub struct Recovery {
     pub count: u64,
 }
 
-/// The first number of a source that began with another one than the run.
+/// The first number of a source that did not start with the run's first.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Begun {
     /// The number of the run's first event.
@@ -88,7 +88,7 @@ impl SourceNumbering {
     }
 }
 
-/// A source, what is known of its numbers, and where its fragments went.
+/// A source, the state of its numbers, and the outcomes of its fragments.
 #[derive(Copy, Clone, Debug)]
 pub struct Numbered<'a> {
     /// The source.
@@ -97,7 +97,7 @@ pub struct Numbered<'a> {
     pub numbering: &'a SourceNumbering,
     /// Its fragments.
     pub account: &'a FragmentAccount,
-    /// Its numbers go on one by one, as those of events do.
+    /// Its numbers increase one by one, like those of events.
     pub is_regular: bool,
 }
 
@@ -123,8 +123,8 @@ impl<'a> Numbered<'a> {
         self.numbering.begun.filter(|begun| is_outside && begun.skipped.is_none())
     }
 
-    /// How it began, if it counts from 0 and the run from 1, or the other way round. Its events may be those of another trigger,
-    /// and nothing but this difference shows it.
+    /// The start of a source that counts from 0 when the run counts from 1, or the other way round. Its events may be
+    /// those of another trigger, and only this difference shows it.
     fn is_one_apart(&self) -> Option<Begun> {
         let is_in_run = self.is_regular && self.is_in_events();
         self.numbering.begun.filter(|begun| {
@@ -141,7 +141,7 @@ impl<'a> Numbered<'a> {
         self.numbering.begun.and_then(|begun| begun.skipped).unwrap_or(0)
     }
 
-    /// The number that it began with, where this number is known: the run's first one unless it says otherwise.
+    /// Its first number, if known: by default the run's first one.
     fn first(&self, of_run: u64) -> Option<u64> {
         let begins_there = self.is_in_events() || self.account.received > 0 && self.account.stale == 0;
         let usual = begins_there.then_some(of_run);
@@ -155,7 +155,8 @@ pub fn never_began(all: &[Numbered<'_>]) -> u64 {
     sending.map(Numbered::skipped).min().filter(|&least| least >= SOME).unwrap_or(0)
 }
 
-/// Sources whose first numbers do not fit the run, each with the number of fragments or events concerned and a sentence.
+/// Sources whose first numbers do not fit the run, each with the number of fragments or events concerned and a
+/// sentence.
 pub fn wrong_beginnings(all: &[Numbered<'_>], name_of: impl Fn(SourceId) -> String) -> Vec<(SourceId, u64, String)> {
     let have_all_skipped = never_began(all) > 0;
     let sentence = |one: &Numbered<'_>| {
@@ -182,7 +183,7 @@ pub fn wrong_beginnings(all: &[Numbered<'_>], name_of: impl Fn(SourceId) -> Stri
         }
         let Begun { first, came, skipped } = one.numbering.begun.filter(|_| have_all_skipped)?;
         let skipped = skipped?;
-        // Readout units give up what is too far behind without an event for each number.
+        // Readout units give up numbers too far in the past without an event for each number.
         let counted = one.account.missing.get(Cause::Skipped).min(skipped);
         let missing =
             if counted < skipped { format!("{} of them are", grouped(counted)) } else { "they are".to_owned() };

@@ -1,7 +1,7 @@
 //! Nodes that hang, and nodes that are still to join a run.
 //!
-//! A node that was stopped, or whose thread hangs, keeps its connections open: only its reports show that it lives. Nodes
-//! report ten times a second. Between two runs they leave the event manager and come back by themselves.
+//! A node that was stopped, or whose thread hangs, keeps its connections open: only its reports show that it lives.
+//! Nodes report ten times a second. Between two runs they leave the event manager and come back by themselves.
 
 use core::time::Duration;
 
@@ -15,7 +15,7 @@ const SILENT: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_secs(1);
 /// A node that reports rarely may miss this many reports.
 const REPORTS: u32 = 3;
-/// The time between two looks counts for at most this. A program that was stopped itself has heard nothing all the while.
+/// The most that the time between two samples counts. A program that was itself stopped has received nothing meanwhile.
 const LONGEST_LOOK: Duration = Duration::from_secs(2);
 /// How long nodes that are away before a run begins may take to come back.
 const JOINING: Duration = Duration::from_secs(10);
@@ -78,7 +78,7 @@ impl Presence {
         self.heard = heard.collect();
     }
 
-    /// Connected nodes that do not report any more, as of the last sample; the event manager alone if that is silent.
+    /// Connected nodes that have stopped reporting, as of the last sample; only the event manager if that is silent.
     pub fn silent(&self, sample: &Sample) -> Option<SilentNodes> {
         let silent = || self.all_silent(sample);
         let manager = silent().find(|one| one.node == NodeId::MANAGER);
@@ -144,7 +144,7 @@ mod tests {
         made_up::sample(seconds, Vec::new()).time
     }
 
-    /// A run at this second, in which the event manager and both nodes were heard last at these seconds.
+    /// A run at this second, in which the event manager and both nodes last reported at these seconds.
     fn heard(second: u64, manager: u64, readout: u64, builder: u64) -> Sample {
         let mut sample = sample(second, Vec::new());
         sample.manager_turned = Some(at(manager));
@@ -152,7 +152,7 @@ mod tests {
         sample
     }
 
-    /// What is said of silent nodes after these samples.
+    /// The sentence about silent nodes after these samples.
     fn said(samples: impl IntoIterator<Item = Sample>) -> Option<String> {
         let mut presence = Presence::default();
         let last = samples.into_iter().inspect(|sample| presence.observe(sample)).last()?;

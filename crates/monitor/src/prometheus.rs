@@ -1,15 +1,15 @@
 //! A sample as text that Prometheus reads: the exposition format, version 0.0.4.
 //!
-//! Every counter of the one list is a metric `ropewalk_NAME`: totals end with `_total`, time is in seconds, and the unit
-//! stands before that (`wire_bytes_received` is `ropewalk_wire_received_bytes_total`). Beside them stand the accounts by
-//! cause, the event manager's own account of events (`ropewalk_run_events_...`), and the run's state. `docs/metrics.md`
-//! has the list.
+//! Every counter of the one list is a metric `ropewalk_NAME`: totals end with `_total`, time is in seconds, and the
+//! unit precedes that (`wire_bytes_received` is `ropewalk_wire_received_bytes_total`). Further metrics are the accounts
+//! by cause, the event manager's own account of events (`ropewalk_run_events_...`), and the run's state.
+//! `docs/metrics.md` lists them.
 
 use crate::{Distribution, Sample, SourceSample, StreamSample};
 use core::fmt::{Display, Write};
 use ropewalk_terms::{ByCause, COUNTERS, Counter, CounterKind, EventAccount, MEASURES, Measure, NodeId, Unit};
 
-/// What an HTTP response with this text says that it is.
+/// The content type of an HTTP response with this text.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The text of a sample. Each line ends with a line feed; a metric that no node reports is left out.
@@ -57,7 +57,7 @@ struct Page {
 }
 
 impl Page {
-    /// A metric with its lines: labels behind the run's, and values. Nothing without lines.
+    /// A metric with its lines: labels after the run's, and values. Nothing if there are no lines.
     fn metric<'a, V: Display>(
         &mut self,
         name: &str,
@@ -216,7 +216,7 @@ fn metric_of(page: &mut Page, counter: Counter, sample: &Sample, labels: &Labels
 
 /// The upper ends of the buckets of sizes, as powers of two: 64 bytes to 1 GiB.
 const SIZES: core::ops::RangeInclusive<u32> = 6..=30;
-/// The same of nanoseconds: a microsecond to a minute.
+/// The same for nanoseconds: from a microsecond to a minute.
 const TIMES: core::ops::RangeInclusive<u32> = 10..=36;
 
 /// What was measured, as a histogram of Prometheus: the upper ends are powers of two, at which it is exact.

@@ -1,11 +1,13 @@
-//! Data quality: how many events are complete, incomplete and doubtful, what is wrong with the data, and of which source.
+//! Data quality: how many events are complete, incomplete and doubtful, what is wrong with the data, and of which
+//! source.
 //!
 //! ```text
 //!  Sample, Sample ── QualityMonitor ──> Quality { state, sentence, events, problems }
 //! ```
 //!
-//! [`bottleneck`](crate::bottleneck) explains the rate of a run; this module explains whether the data are good. A problem
-//! stays in the list to the end of the run. It is *current* while its condition holds, or while its count grows.
+//! [`bottleneck`](crate::bottleneck) explains the rate of a run; this module explains whether the data are good. A
+//! problem stays in the list to the end of the run. It is *current* while its condition holds, or while its count
+//! grows.
 
 mod left_behind;
 mod losses;
@@ -50,11 +52,11 @@ pub enum ProblemKind {
     BunchCrossingMismatch,
     /// Filter units failed too often and are not restarted; without any, events go undecided to the error stream.
     FiltersGivenUp,
-    /// A source was unmasked and sends, but its numbers do not go on with those of the run.
+    /// A source was unmasked and sends, but its numbers do not continue those of the run.
     SourceStaysOut,
     /// A source has sent nothing since the run began.
     SourceNeverSent,
-    /// A source stopped sending while others go on.
+    /// A source stopped sending while others send.
     SourceSilent,
     /// The checksum of fragments is wrong.
     ChecksumsWrong,
@@ -107,7 +109,7 @@ impl ProblemKind {
         )
     }
 
-    /// What it makes of the events concerned: nothing where they are complete, as undecided ones of a filter are.
+    /// The quality of the events concerned: none if they are complete, as the undecided events of a filter are.
     const fn state(self) -> QualityState {
         match self {
             Self::NodeMissing
@@ -163,13 +165,13 @@ pub struct Problem {
     pub kind: ProblemKind,
     /// The id of the source; none if the problem is not that of one source.
     pub source: Option<u32>,
-    /// Fragments or events concerned so far; 0 where nothing is counted.
+    /// Fragments or events concerned so far; 0 if nothing is counted.
     pub count: u64,
     /// When it was first seen, in nanoseconds since 1970 UTC.
     pub since_ns: i64,
     /// When it was last seen, in nanoseconds since 1970 UTC.
     pub last_ns: i64,
-    /// Whether it goes on: its condition holds, or its count grew in the last ten seconds.
+    /// Whether it is current: its condition holds, or its count grew in the last ten seconds.
     pub is_current: bool,
     /// What is wrong, in a sentence.
     pub sentence: String,
@@ -180,7 +182,7 @@ pub struct Problem {
 pub struct Quality {
     /// The worst state of all problems of the run.
     pub state: QualityState,
-    /// Whether a problem goes on.
+    /// Whether the problem is current.
     pub is_current: bool,
     /// The worst problem, or that all is well, in a sentence.
     pub sentence: String,
@@ -195,23 +197,23 @@ pub struct Quality {
 }
 
 impl Quality {
-    /// How many sources have this problem now; 1 where it is not that of one source.
+    /// The number of sources that have this problem now; 1 for a problem of the run.
     pub fn current(&self, kind: ProblemKind) -> usize {
         self.problems.iter().filter(|problem| problem.kind == kind && problem.is_current).count()
     }
 
-    /// The worst problem of a kind that goes on.
+    /// The worst current problem of a kind.
     pub fn worst(&self, kind: ProblemKind) -> Option<&Problem> {
         self.problems.iter().find(|problem| problem.kind == kind && problem.is_current)
     }
 }
 
-/// A count that has not grown for so long is not current.
+/// A count that has not grown for this long is not current.
 const CURRENT: Duration = Duration::from_secs(10);
-/// A source that has sent nothing so long after the first sample of a run is missing.
+/// A source that has sent nothing this long after the first sample of a run is missing.
 const NEVER_SENT: Duration = Duration::from_secs(5);
 
-/// A run that builds nothing for so long although sources send or wait is dead.
+/// A run that builds nothing for this long although sources send or wait is dead.
 const DEAD: Duration = Duration::from_secs(10);
 
 /// What a look at one sample finds, before it is known since when.
@@ -357,7 +359,8 @@ impl QualityMonitor {
         found
     }
 
-    /// A source that restarted counting: its place was found again, or its fragments fit no event. `all` says so of all sources.
+    /// A source that restarted counting: its place was found again, or its fragments fit no event. `all`: all sources
+    /// did.
     fn restart(
         &mut self,
         source: &SourceSample,
@@ -447,7 +450,7 @@ impl QualityMonitor {
         }
     }
 
-    /// A source that has never sent, or that stopped sending while others go on.
+    /// A source that has never sent, or that stopped sending while others send.
     fn absence(
         &self,
         source: &SourceSample,
@@ -512,7 +515,8 @@ impl QualityMonitor {
         let mut problems: Vec<_> = self.known.iter().map(|known| known.problem.clone()).collect();
         problems.sort_by_key(|problem| (!problem.is_current, problem.kind, core::cmp::Reverse(problem.count)));
         let complete = counted(|sample| sample.events.built);
-        // A source that was silent while no event missed it has made no event worse, and no event needs an optional one.
+        // A source that was silent while no event missed it has made no event worse, and no event needs an optional
+        // one.
         let without_events = sample.incomplete_events() == 0;
         let is_needed = |source: u32| !sample.optional.contains(&SourceId(source));
         let is_harmless = |one: &&Problem| {
@@ -584,7 +588,8 @@ fn worst_first(problems: &[Problem], state: QualityState, complete: u64, sample:
     format!("{behind}earlier ({begin} to {end} UTC): {}{more}", worst.sentence)
 }
 
-/// Whether the source is not read, because buffers are full or others are waited for: then its silence is not its own.
+/// Whether the source is not read because buffers are full or others are awaited: then it is not the cause of its
+/// silence.
 fn is_held_back(source: &SourceSample, before: Option<&Sample>) -> bool {
     let Some(before) = before.and_then(|before| before.source(source.source)) else { return false };
     source.numbers.increase(&before.numbers, Counter::BackPressureTime) > 0
@@ -713,14 +718,14 @@ fn incomplete(sample: &Sample, found: &mut Vec<Finding>) {
         return;
     }
     let common = never_began(&sample.numbered());
-    // Readout units report a source as missing before the event manager hears of the end of the event.
+    // Readout units report a source as missing before the event manager receives the end of the event.
     let missed = |source: &SourceSample| source.account.never_came().saturating_sub(common).min(count);
     let of = |source: &SourceSample| (missed(source), sample.name_of(source.source));
     let mut sources: Vec<_> = sample.sources.iter().map(of).filter(|(events, _)| *events > 0).collect();
     sources.sort_by_key(|(events, _)| core::cmp::Reverse(*events));
     let named = sources.iter().take(NAMED).enumerate();
     let named = named.map(|(place, (events, name))| match place {
-        // Nodes report at different moments: the number of a single source would be another one than that of all events.
+        // Nodes report at different moments: the count of a single source would differ from that of all events.
         0 if sources.len() == 1 => format!(": {name} is missing"),
         0 => format!(": {name} is missing in {}", grouped(*events)),
         _ => format!(", {name} in {}", grouped(*events)),

@@ -1,5 +1,5 @@
-//! What changes between two samples, per second; and the trend of a run, its rates and occupancies by its age, to compare later
-//! runs with.
+//! What changes between two samples, per second; and the trend of a run, its rates and occupancies by its age, to
+//! compare later runs with.
 
 use core::time::Duration;
 
@@ -107,7 +107,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The rates between two samples. `None` if they are of different runs, or if no time lies between them.
+    /// The rates between two samples. `None` if they are of different runs or have the same time.
     pub fn between(before: &Sample, now: &Sample) -> Option<Self> {
         let interval = now.time.since(before.time);
         if now.run != before.run || interval.is_zero() {
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use crate::{Numbers, Sample};
 
-    /// A run with one source, one readout unit and one builder unit, as it is `seconds` after its start.
+    /// A run with one source, one readout unit and one builder unit, `seconds` after its start.
     fn sample(seconds: u64, fragments: u64, held_back: Duration, written: u64) -> Sample {
         let node = |node, numbers: &[(Counter, u64)]| NodeSample {
             node,

@@ -38,7 +38,7 @@ impl Numbers {
         self.0.binary_search_by_key(&counter, |&(known, _)| known).ok().map(|place| self.0[place].1)
     }
 
-    /// What came to a counter since it was `before`. A total that has fallen began anew: then all of it came since.
+    /// The increase of a counter since `before`. A total that has fallen was reset: then it is the whole total.
     pub fn increase(&self, before: &Self, counter: Counter) -> u64 {
         let (now, before) = (self.get(counter), before.get(counter));
         if now < before { now } else { now - before }
@@ -53,14 +53,14 @@ impl FromIterator<(Counter, u64)> for Numbers {
     }
 }
 
-/// A node as the event manager knows it.
+/// A node, as reported by the event manager.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeSample {
     /// The node.
     pub node: NodeId,
     /// It is connected to the event manager.
     pub is_connected: bool,
-    /// When it reported last, by the clock of the program that hears it; `None` if that is not known.
+    /// When it reported last, by the clock of the program that received it; `None` if unknown.
     pub reported: Option<Instant>,
     /// Its youngest life; `None` before the first.
     pub incarnation: Option<Incarnation>,
@@ -77,7 +77,7 @@ pub struct SourceSample {
     pub source: SourceId,
     /// The readout unit that receives it.
     pub readout: NodeId,
-    /// Where its fragments went.
+    /// The outcomes of its fragments.
     pub account: FragmentAccount,
     /// Datagrams of it that were lost before they could be taken.
     pub lost_datagrams: ByCause,
@@ -91,7 +91,8 @@ pub struct SourceSample {
     pub sends_datagrams: bool,
     /// What is known of its numbers.
     pub numbering: SourceNumbering,
-    /// Its histograms by their places in the configuration, each by cell (`terms::Binning`), those without anything left out.
+    /// Its histograms by their places in the configuration, each by cell (`terms::Binning`), those without anything
+    /// left out.
     pub histograms: BTreeMap<u8, BTreeMap<u16, u64>>,
 }
 
@@ -101,7 +102,7 @@ impl SourceSample {
         self.numbers.get(Counter::SourcesEnded) > 0 || self.numbers.get(Counter::SourceMasked) > 0
     }
 
-    /// Grows with whatever comes of it: fragments, and bytes in which no frame is found.
+    /// Grows with anything that it sends: fragments, and bytes in which no frame is found.
     pub fn came(&self) -> u64 {
         self.account.received + self.numbers.get(Counter::GarbageBytes)
     }
@@ -127,7 +128,7 @@ impl SourceSample {
 pub struct StreamSample {
     /// Which of the configured streams.
     pub stream: StreamIndex,
-    /// Where its events went.
+    /// The outcomes of its events.
     pub account: StreamAccount,
 }
 
@@ -156,11 +157,11 @@ pub struct DiskLoad {
 /// The phase of a run that has begun and is paused: nothing is built then, which is no fault.
 pub const PAUSED: &str = "paused";
 
-/// How far a run can be, by the stable names.
+/// The stable names of the phases of a run.
 pub const PHASES: [&str; 6] = ["initial", "configured", "running", PAUSED, "draining", "ended"];
 
-/// What one look at a run sees. Nodes report a few times a second and not at the same moment, so that numbers of different
-/// nodes may be apart by that much.
+/// The state of a run at one moment. Nodes report a few times a second and at different moments, so that numbers of
+/// different nodes may differ by as much.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Sample {
     /// When it was taken, for differences.
@@ -169,13 +170,13 @@ pub struct Sample {
     pub utc: Utc,
     /// The run; 0 before the first.
     pub run: RunNumber,
-    /// How far the run is, by its stable name: `running`.
+    /// The stable name of the run's phase: `running`.
     pub phase: &'static str,
     /// Configured nodes, ordered.
     pub nodes: Vec<NodeSample>,
     /// When the event manager worked last; `None` without an event manager.
     pub manager_turned: Option<Instant>,
-    /// How often nodes report; 0 if that is not known.
+    /// The interval of the nodes' reports; 0 if unknown.
     pub report_interval: Duration,
     /// Known sources, ordered.
     pub sources: Vec<SourceSample>,
@@ -183,7 +184,7 @@ pub struct Sample {
     pub streams: Vec<StreamSample>,
     /// The event manager's account of events.
     pub events: EventAccount,
-    /// The relation of sources to the reference source, which has offset 0, as far as it is known; ordered by source.
+    /// The offset of each source from the reference source, which has offset 0, if known; ordered by source.
     pub synchrony: Vec<(SourceId, Relation)>,
     /// Sources that match the reference source at no offset, and never did; ordered.
     pub unrelated: Vec<SourceId>,
@@ -216,7 +217,8 @@ impl Sample {
         self.sources.binary_search_by_key(&source, |known| known.source).ok().map(|place| &self.sources[place])
     }
 
-    /// Whether an open connection of the source has sent nothing yet: its readout unit has as many of these as sources of it lack one.
+    /// Whether an open connection of the source has sent nothing yet: its readout unit has as many of these as sources
+    /// of it lack one.
     pub fn may_be_connected(&self, source: &SourceSample) -> bool {
         let lacks_one = |one: &&SourceSample| {
             let is_there = one.sends_datagrams || one.numbers.get(Counter::SourceConnections) > 0 || one.has_ended();
@@ -226,7 +228,8 @@ impl Sample {
         idle > 0 && lacks_one(&source) && idle >= self.sources.iter().filter(lacks_one).count() as u64
     }
 
-    /// Sources in which a slip by one event stays unseen, in a sentence: they lack what is compared, or it never matched.
+    /// Sources in which a slip by one event stays unseen, in a sentence: they lack what is compared, or it never
+    /// matched.
     pub fn step_not_checked(&self) -> Option<String> {
         let configured = self.unchecked_step.as_deref().map(str::to_owned);
         if self.unrelated.is_empty() {
@@ -239,7 +242,7 @@ impl Sample {
         Some(configured.map_or(format!("step not checked: {never}"), |sentence| format!("{sentence}; {never}")))
     }
 
-    /// The name of a source with its id: `boardA (source 7)`; `source 7` where it has no configured name.
+    /// The name of a source with its id: `boardA (source 7)`; `source 7` if it has no configured name.
     pub fn name_of(&self, source: SourceId) -> String {
         self.names.get(&source).map_or_else(|| format!("source {source}"), |name| format!("{name} (source {source})"))
     }
@@ -254,7 +257,7 @@ impl Sample {
         (!names.is_empty()).then(|| format!("masked: {}{more}", names.join(", ")))
     }
 
-    /// The name of a node with its id: `crate-1 (ru0)`; `ru0` where that is its name.
+    /// The name of a node with its id: `crate-1 (ru0)`; `ru0` if that is its name.
     pub fn name_of_node(&self, node: NodeId) -> String {
         self.node_names.get(&node).map_or_else(|| node.to_string(), |name| format!("{name} ({node})"))
     }
@@ -264,8 +267,8 @@ impl Sample {
         self.outputs.get(&node).map_or_else(String::new, |output| format!(" ({output})"))
     }
 
-    /// Nodes that are away: the first one, or the gateway from which nodes of its farm are, how many, and a sentence; none if all are
-    /// there.
+    /// Nodes that are away: the first one, or the gateway from which nodes of its farm are, how many, and a sentence;
+    /// none if all are there.
     pub fn missing_nodes(&self) -> Option<(NodeId, u64, String)> {
         let missing = || self.nodes.iter().filter(|node| !node.is_connected).map(|node| node.node);
         let Some(first) = missing().next() else {
@@ -331,7 +334,7 @@ impl Distribution {
         }
     }
 
-    /// Adds another one.
+    /// Adds the values of another one.
     pub fn merge(&mut self, other: &Self) {
         other.buckets.iter().for_each(|&(bucket, count)| self.add(bucket, count));
         self.sum = self.sum.saturating_add(other.sum);
@@ -342,7 +345,8 @@ impl Distribution {
         self.buckets.iter().map(|&(_, count)| count).sum()
     }
 
-    /// How many values are at most this. Exact at the powers of two; elsewhere those of a bucket in which it lies do not count.
+    /// The number of values up to this one. Exact at powers of two; otherwise the bucket with the value is not
+    /// included.
     pub fn at_most(&self, value: u64) -> u64 {
         let whole = self.buckets.iter().filter(|&&(bucket, _)| greatest_in(bucket) <= value);
         whole.map(|&(_, count)| count).sum()
@@ -366,7 +370,7 @@ impl Distribution {
         (count > 0).then(|| self.sum as f64 / count as f64)
     }
 
-    /// What came since it was `before`. Where it has fallen it began anew: then all of it came since.
+    /// The increase since `before`. A count that has fallen was reset: then it is the whole count.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let has_fallen = |&(bucket, count): &(u16, u64)| self.of(bucket) < count;

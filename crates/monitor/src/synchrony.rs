@@ -5,8 +5,8 @@ use ropewalk_terms::{EventKey, SourceId};
 /// How the events of a source relate to those of the reference source.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Relation {
-    /// Events by which it is displaced: positive if its event n holds the data of a later trigger (early). None if there is
-    /// no fixed relation any more.
+    /// Events by which it is displaced: positive if its event n holds the data of a later trigger (early). None if it
+    /// has no fixed offset any more.
     pub offset: Option<i16>,
     /// The first displaced event.
     pub since: EventKey,

@@ -5,10 +5,10 @@
 //!   the other nodes:   | all other threads ...        | interrupts of other cards, kept aside |
 //! ```
 //!
-//! Each thread that reads sockets has a core of its own, the nearest free one to a core that takes the card's
-//! interrupts, on the node that the card is plugged into. All other threads share the cores of the other nodes; where
-//! there are none, what is left of this one. A core that takes a card's interrupts is left to them, and so is the other
-//! hardware thread of a core that reads. Where the machine cannot give that, a remark says what and why.
+//! Each thread that reads sockets has its own core, the free one nearest to a core that takes the card's interrupts, on
+//! the card's node. All other threads share the cores of the other nodes; if there are none, the remaining cores of
+//! this one. A core that takes a card's interrupts runs nothing else, nor does the other hardware thread of a core that
+//! reads. If the machine does not allow that, a remark says what and why.
 
 use super::{Decision, Feed, Item, Kind, Plan, PlanError};
 use crate::card::{Card, CardKind};
@@ -207,7 +207,7 @@ impl<'a> Layout<'a> {
     }
 
     /// The cores on which a card may be read, the best first: isolated ones, then those nearest to a core that takes
-    /// its interrupts. (Numbers tell which cores are near: neighbours share a cache or a stretch of the ring.)
+    /// its interrupts. (Distance by number: neighbours share a cache or a stretch of the ring.)
     fn cores_near(&mut self, source: usize) -> Vec<CpuList> {
         let (machine, Source { card, node }) = (self.machine, &self.feeds[source]);
         let (card, node) = (*card, *node);
@@ -289,7 +289,7 @@ impl<'a> Layout<'a> {
         kept
     }
 
-    /// Memory that is received into lies on the card's node.
+    /// Places memory that receives data on the card's node.
     fn place_pools(&mut self) {
         for item in (0..self.items.len()).filter(|&index| self.items[index].kind == Kind::Pool) {
             let Some(source) = self.fed_by[item].filter(|_| !self.plan.placements[item].is_placed()) else { continue };

@@ -4,9 +4,9 @@ use ropewalk_terms::SourceId;
 
 use crate::Sample;
 
-/// A source of which nearly everything that came between two samples is stale, the number of these fragments, and a
-/// sentence. The run has built events before and ends none any more: the source began to count anew, as an emulated
-/// source does that starts again with its readout unit.
+/// A source whose fragments between two samples were nearly all stale, the number of these fragments, and a sentence.
+/// The run has built events before and ends none now: the source started to count again, as an emulated source does
+/// when its readout unit restarts.
 pub(crate) fn left_behind(before: &Sample, now: &Sample) -> Option<(SourceId, u64, String)> {
     let ended = |sample: &Sample| sample.events.built + sample.incomplete_events();
     if now.phase != "running" || ended(before) == 0 || ended(now) != ended(before) {

@@ -5,9 +5,9 @@ use ropewalk_terms::{Cause, Counter, FragmentAccount, SourceId, counted, grouped
 use super::{Finding, ProblemKind, datagrams, fragments};
 use crate::sample::{Sample, SourceSample};
 
-/// What a source lost, in one sentence. `begins_wrongly`: there is a sentence about its first number.
-/// `are_in_lost_events`: the builder unit that could not write its events is named once for all sources. It goes on
-/// while bytes come in which no frame is found: they are not counted as fragments.
+/// The losses of a source in one sentence. `begins_wrongly`: another sentence reports its first number.
+/// `are_in_lost_events`: the builder unit that could not write its events is named once for all sources. Current also
+/// while bytes arrive in which no frame is found: they are not counted as fragments.
 pub(super) fn losses(
     (before, sample): (Option<&Sample>, &Sample),
     source: &SourceSample,
@@ -96,7 +96,8 @@ fn missing_frames(sample: &Sample, source: &SourceSample, missing: u64) -> Optio
     Some(format!("{what}{}", if is_in_step(sample, source.source) { "" } else { doubt }))
 }
 
-/// Whether there is no other source, or one with which this one is compared, so that a jump of its counter would be seen.
+/// Whether there is no other source, or one with which this one is compared, so that a jump of its counter would be
+/// seen.
 fn is_in_step(sample: &Sample, source: SourceId) -> bool {
     if sample.sources.len() < 2 {
         return true;

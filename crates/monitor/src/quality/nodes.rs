@@ -5,7 +5,7 @@ use ropewalk_terms::{Cause, Counter, counted, grouped};
 use super::{NAMED, ProblemKind};
 use crate::{NodeSample, Sample};
 
-/// What is wrong with filters: its kind, how often, and a sentence that names the node.
+/// Problems of filters: the kind, the count, and a sentence that names the node.
 pub fn filter_problems(sample: &Sample) -> Vec<(ProblemKind, u64, String)> {
     let aside = sample.events.quarantined;
     let aside = if aside == 0 { String::new() } else { format!(": {} set aside", counted(aside, "event")) };
