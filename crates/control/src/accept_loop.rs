@@ -1,6 +1,7 @@
-//! Accepts connections: a limit on their number, then TLS if the server has a certificate. Every step has a time limit, and refused
-//! connections are counted. A connection whose other side does not read is closed, so that no response waits for ever. The
-//! descriptor limit of the process must be enough for the run's own connections besides those of clients.
+//! Accepts connections: a limit on their number, then TLS if the server has a certificate. Every step has a time limit,
+//! and refused connections are counted. A connection whose other side does not read is closed, so that no response
+//! waits for ever. The descriptor limit of the process must be enough for the run's own connections besides those of
+//! clients.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -37,7 +38,8 @@ use crate::tls::Identity;
 pub(crate) const CONNECTIONS: usize = 2048;
 /// One in this many connections is reserved for commands, since streams stay open.
 const KEPT: usize = 8;
-/// The time limit of a TLS handshake, of a request's head and of its body, of silence, and of a client that does not read.
+/// The time limit of a TLS handshake, of a request's head and of its body, of silence, and of a client that does not
+/// read.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// The largest head of a request, in bytes.
 const HEAD_BYTES: usize = 32 << 10;
@@ -132,7 +134,7 @@ impl AcceptLoop {
         }
     }
 
-    /// Accepts a connection and serves it in a task of its own, until `ending`. The caller does not wait.
+    /// Accepts a connection and serves it in its own task, until `ending`. The caller does not wait.
     pub(crate) fn admit(self: &Arc<Self>, stream: TcpStream, app: &Router, ending: &watch::Receiver<()>) {
         count(&self.counts.accepted);
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else { return count(&self.counts.crowded) };
@@ -261,8 +263,8 @@ async fn speak_tls() -> impl IntoResponse {
     (StatusCode::BAD_REQUEST, [(header::CONNECTION, "close")], Json(problem))
 }
 
-/// Raises what this process may have open by this many, as far as it may, and says how many connections of at most this
-/// many there can be.
+/// Raises this process's limit of open files by this number if possible, and returns the number of connections (at most
+/// the same) that it allows.
 pub(crate) fn make_room(connections: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let Some(before) = current else { return connections };
@@ -272,7 +274,8 @@ pub(crate) fn make_room(connections: usize) -> usize {
     room(before, if is_raised { wanted } else { before }, connections)
 }
 
-/// What came on top is for connections, and the run keeps what it had. Where that is less than half of what it had, they share.
+/// The added part is for connections, and the run keeps what it had. If the added part is less than half of that, they
+/// share.
 fn room(before: u64, now: u64, connections: usize) -> usize {
     (now - before).max(before / 2).min(connections as u64) as usize
 }

@@ -1,7 +1,7 @@
 //! Authorises requests.
 //!
-//! On loopback every user of this machine may send commands. To stop web pages of other sites from doing so through a browser, `Host`
-//! and `Origin` are checked. On other addresses commands need a token.
+//! On loopback every user of this machine may send commands. To stop web pages of other sites from doing so through a
+//! browser, `Host` and `Origin` are checked. On other addresses commands need a token.
 
 use crate::api_types::Problem;
 use crate::request_limits::{Bucket, Rate};
@@ -74,7 +74,7 @@ impl Token {
         &self.0
     }
 
-    /// Compares tokens in a time that does not depend on where they differ.
+    /// Compares tokens in a time that does not depend on the place of the difference.
     fn is(&self, shown: &str) -> bool {
         self.0.as_bytes().ct_eq(shown.as_bytes()).into()
     }
@@ -142,7 +142,7 @@ fn is_this_machine(host: &str) -> bool {
     name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// Lets a request through, or says why not.
+/// Lets a request pass, or refuses it with the reason.
 pub(crate) async fn authorise(
     State(authorisation): State<std::sync::Arc<Authorisation>>,
     request: Request,

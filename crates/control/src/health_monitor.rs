@@ -1,5 +1,5 @@
-//! Looks once a second at what limits the run, at alarms and incidents, and keeps the rate history, which a background thread writes to a
-//! file so that nothing waits for the disk.
+//! Looks once a second at what limits the run, at alarms and incidents, and keeps the rate history, which a background
+//! thread writes to a file so that nothing waits for the disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -24,7 +24,7 @@ use crate::api_types::{self, Alarm, Limited};
 use crate::notify::{Message, Notifier, Told};
 use crate::run_trends::{self, NoRunTrend};
 
-/// How often it looks.
+/// The interval of samples.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Readers of samples that remember the one before.
@@ -33,9 +33,9 @@ pub(crate) struct HealthMonitor {
     readers: Mutex<Readers>,
     /// Sends alarms to a command and a webhook.
     notifier: Option<Notifier>,
-    /// How often a message says that all goes on.
+    /// The interval of messages that everything works.
     alive_every: Option<Duration>,
-    /// Where the runs' directories are.
+    /// The directory of the runs.
     output: PathBuf,
 }
 
@@ -166,7 +166,7 @@ impl Wrong {
             if is_alarm || !matches!(entry.kind, EntryKind::Incident | EntryKind::Fault) {
                 continue;
             }
-            // Whose it is stands before what it is: `source 7: ...`, `bu0: filter 1: ...`.
+            // The subject precedes the description: `source 7: ...`, `bu0: filter 1: ...`.
             let (subject, text) = entry.text.split_once(": ").unwrap_or(("run control", &entry.text));
             let occurrence = Occurrence { cause: entry.kind.name(), subject, text, data: &[] };
             self.incidents.note(occurrence, Utc(entry.at_ns));
@@ -411,7 +411,7 @@ impl HealthMonitor {
     }
 }
 
-/// The file's name, in the directory where the runs are.
+/// The name of the file in the directory of the runs.
 const FILE: &str = "history.dat";
 /// Records that wait to be written; while the disk stalls, further ones are dropped.
 const WAITING: usize = 64;
@@ -421,10 +421,10 @@ const WAITING: usize = 64;
 struct RateHistoryFile(SyncSender<(u64, Record)>);
 
 impl RateHistoryFile {
-    /// Opens the file of this directory, which is made where it is not there, and takes what is in it.
+    /// Opens the file in this directory, which is created if it does not exist, and reads the file.
     ///
     /// # Errors
-    /// What the system says about directory, file or thread.
+    /// The system's error for the directory, file or thread.
     pub(crate) fn open(directory: &Path) -> io::Result<(Self, History)> {
         std::fs::create_dir_all(directory)?;
         let mut file =

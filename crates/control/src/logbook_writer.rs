@@ -1,6 +1,6 @@
 //! Writes the logbook while runs are controlled: state changes, commands, faults and incidents, beside the operators'
 //! notes. A command or a webhook gets every line too. A background thread reads the journal, so that nothing waits for
-//! the disk. If the disk stalls for longer than the journal remembers, the logbook says which entries are missing.
+//! the disk. If the disk stalls for longer than the journal reaches back, the logbook says which entries are missing.
 
 use crate::notify::{Notifier, Told};
 use ropewalk_config::LogbookSection;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often the journal is read.
+/// The interval at which the journal is read.
 const LOOK: Duration = Duration::from_millis(100);
 /// In whose name the program itself writes.
 const BY: &str = "ropewalk";
@@ -30,7 +30,7 @@ pub(crate) struct LogbookWriter {
 }
 
 impl LogbookWriter {
-    /// Keeps the logbook of this output directory, which is made where it is not there.
+    /// Starts the logbook of this output directory, which is created if it does not exist.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -111,7 +111,7 @@ struct Reader {
     unwritten: Vec<Note>,
 }
 
-/// Entries that wait for a disk; what comes behind them stays in the journal, as long as that has room.
+/// Entries that wait for a disk; further ones stay in the journal while it has room.
 const MOST_UNWRITTEN: usize = 1000;
 
 impl Reader {

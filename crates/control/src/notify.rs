@@ -1,5 +1,5 @@
-//! Notifications: sends alarms or logbook entries to the user's command and webhook. A thread of its own does this, so
-//! that the server does not wait for them.
+//! Notifications: sends alarms or logbook entries to the user's command and webhook on a background thread, so that the
+//! server does not wait for them.
 
 use crate::tls::{distrust, explain, is_encrypted, trust};
 use ropewalk_monitor::alarms::{Alarm, Change, EARLIER, State};
@@ -155,7 +155,7 @@ impl Notifier {
         self.send(message, None);
     }
 
-    /// Queues a message, and returns where its outcome comes.
+    /// Queues a message, and returns the receiver of its outcome.
     pub(crate) fn ask(&self, message: &impl Serialize) -> oneshot::Receiver<Result<(), String>> {
         let (reply, outcome) = oneshot::channel();
         self.send(message, Some(reply));
@@ -248,7 +248,7 @@ fn agent(webhook: Option<&str>, timeout: Duration) -> Result<ureq::Agent, String
     let believed = believed.map_err(|error| error.to_string())?;
     // A server that redirects has not accepted the message, and following a redirect would send a GET without it.
     let config = ureq::Agent::config_builder().timeout_global(Some(timeout)).max_redirects(0);
-    // As for `ctl`: the address may be a secret, so that no proxy may see it because an environment variable names one.
+    // As in `ctl`: the address may be a secret, which a proxy named by an environment variable must not see.
     Ok(config.tls_config(believed).proxy(None).build().into())
 }
 

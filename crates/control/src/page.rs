@@ -76,7 +76,7 @@ pub(crate) async fn manual(Path(name): Path<String>) -> Response {
 fn manual_page(name: &str, text: &str) -> String {
     let mut events: Vec<_> = Parser::new(text).collect();
     for place in 1..events.len() {
-        // The text of a heading comes after its begin.
+        // The text of a heading follows its start.
         let Event::Text(heading) = events[place].clone() else { continue };
         if let Event::Start(Tag::Heading { level: HeadingLevel::H2, id, .. }) = &mut events[place - 1] {
             *id = Some(heading);

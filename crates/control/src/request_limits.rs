@@ -5,8 +5,8 @@
 //! Fifty dashboards behind one address, for example through a tunnel, send 1,500 requests at once and 300 a second,
 //! which the limits allow. A stream counts as one request.
 //!
-//! The body of a request is complete before a handler sees it, so that no handler waits for a slow sender. The memory of responses that
-//! clients have not read yet is limited.
+//! The body of a request is complete before a handler sees it, so that no handler waits for a slow sender. The memory
+//! of responses that clients have not read yet is limited.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -27,7 +27,7 @@ use crate::{api, streams};
 /// Where and to whom run control is served.
 #[derive(Clone, Debug)]
 pub struct ControlConfig {
-    /// Where it listens. Port 0 takes a free one.
+    /// The address to listen on. Port 0 takes a free one.
     pub listen: SocketAddr,
     /// The token for commands; required unless `listen` is a loopback address.
     pub token: Option<Token>,

@@ -39,7 +39,7 @@ causes! {
     LengthMismatch = "length_mismatch",
     /// Header or trailer are not what the format demands.
     Malformed = "malformed",
-    /// The boundary of the next fragment cannot be found any more; the connection is closed.
+    /// The boundary of the next fragment cannot be found; the connection is closed.
     FramingLost = "framing_lost",
     /// The fragment claims to be longer than the configured maximum.
     Oversize = "oversize",
@@ -51,13 +51,13 @@ causes! {
     Duplicate = "duplicate",
     /// The event was finished before this fragment came.
     Late = "late",
-    /// The fragment belongs to what came before the run's start.
+    /// The fragment is from before the run's start.
     Stale = "stale",
-    /// The fragment belongs to what came after the run's last event.
+    /// The fragment is from after the run's last event.
     AfterStop = "after_stop",
     /// The source is masked.
     Masked = "masked",
-    /// The source went on to a later event: this one will not come any more.
+    /// The source continued with a later event: this one will not come any more.
     Skipped = "skipped",
     /// The source said nothing for the configured time.
     TimedOut = "timed_out",
@@ -69,7 +69,7 @@ causes! {
     BunchCrossingMismatch = "bunch_crossing_mismatch",
     /// The source's events are displaced against the reference source.
     SynchronyOffset = "synchrony_offset",
-    /// The source's events have no fixed relation to the reference source any more.
+    /// The source's events no longer have a fixed offset from the reference source.
     SynchronyLost = "synchrony_lost",
     /// The trigger source never opened this event.
     NoTrigger = "no_trigger",
@@ -129,16 +129,17 @@ causes! {
     PiecesMissing = "pieces_missing",
     /// The splitter that should divide the frame crashed over it, hung, said what cannot be true, or is given up.
     SplitterFailed = "splitter_failed",
-    /// Filter units crashed over the event, hung, or said what cannot be true, twice; or none is started any more. It is kept, in
-    /// the stream of errors.
+    /// Filter units crashed or hung over the event, or gave impossible answers, twice; or none is started any more. The
+    /// event is kept, in the stream of errors.
     FilterFailed = "filter_failed",
-    /// The event has more bytes than a record can have (1 GiB in a run file, 4 GiB in a file for filter units): it is dropped, and
-    /// the run goes on.
+    /// The event has more bytes than a record can have (1 GiB in a run file, 4 GiB in a file for filter units): it is
+    /// dropped, and the run continues.
     TooLarge = "too_large",
-    /// The event was built without what this readout unit has of it, which did not answer the builder unit in time. It came here, and
-    /// is in no record.
+    /// The event was built without what this readout unit has of it, which did not answer the builder unit in time. It
+    /// came here, and is in no record.
     BuiltWithout = "built_without",
-    /// The event ended so long ago that the event manager no longer knows how: the fragment may be in its record.
+    /// The event ended so long ago that the event manager no longer knows its outcome: the fragment may be in its
+    /// record.
     OutcomeUnknown = "outcome_unknown",
 }
 

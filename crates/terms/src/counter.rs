@@ -1,5 +1,5 @@
-//! The one list of counters: every crate counts into it, every reader takes names from it. [`SourceCounts`] is the part that a
-//! source's account consists of.
+//! The one list of counters: every crate counts into it, every reader takes names from it. [`SourceCounts`] is the part
+//! that a source's account consists of.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -34,18 +34,19 @@ impl Unit {
 pub enum CounterKind {
     /// Counts what happened: it only grows during a node's life. Values of several nodes add up.
     Total,
-    /// Says how much there is now, and may fall. Values of several nodes add up.
+    /// A present amount, which may fall. Values of several nodes add up.
     Level,
     /// Says something of one node or source now. A sum over several means nothing.
     State,
 }
 
-/// Where a counter is shown, beside the list of all counters: Prometheus, `ropewalk counters` and `/api/v1/counters`.
+/// Further places of a counter, beside the list of all counters: Prometheus, `ropewalk counters` and
+/// `/api/v1/counters`.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Place {
     /// In the account of each source: `fragments` and `by_source` of `run.json`, `/api/v1/live`, `ropewalk top`.
     Account,
-    /// In the summary of a run, in the line of each source where it is not 0. Only with [`Place::Account`].
+    /// The summary of a run, in the line of each source if it is not 0. Only with [`Place::Account`].
     Summary,
     /// Among the incidents: each increase is one.
     Incident,
@@ -86,7 +87,7 @@ macro_rules! counters {
                 match self { $(Self::$name => CounterKind::$kind),* }
             }
 
-            /// Where it is shown beside the list of all counters.
+            /// The further places of the counter, beside the list of all counters.
             pub const fn places(self) -> &'static [Place] {
                 match self { $(Self::$name => &[$(Place::$place),*]),* }
             }
@@ -246,7 +247,7 @@ counters! {
     FilterStaleDecisions = "filter_stale_decisions", Count, Total, [];
     /// Filter units restarted because they crashed, hung or gave invalid results.
     FilterRestarts = "filter_restarts", Count, Total, [Incident];
-    /// Filter units that are not restarted any more because they ended too often.
+    /// Filter units that are no longer restarted because they ended too often.
     FilterUnitsGivenUp = "filter_units_given_up", Count, Total, [Incident];
     /// Bytes of events copied for filters.
     FilterBytesCopied = "filter_bytes_copied", Bytes, Total, [];
@@ -326,8 +327,8 @@ counters! {
     FarmNodesAway = "farm_nodes_away", Count, Level, [];
     /// Open connections to the address of a readout unit that have sent nothing yet, so that their source is not known.
     ConnectionsIdle = "connections_idle", Count, Level, [];
-    /// Signal that ended the filter process that ended last; 0 if it hung, gave invalid results, or ended by itself. Per
-    /// node: a sum means nothing.
+    /// Signal that ended the filter process that ended last; 0 if it hung, gave invalid results, or ended by itself.
+    /// Per node: a sum means nothing.
     FilterLastSignal = "filter_last_signal", Count, State, [];
 }
 
@@ -343,7 +344,7 @@ impl Counter {
     }
 }
 
-/// How many counters stand in the account of a source.
+/// The number of counters in the account of a source.
 const COUNT: usize = {
     let (mut count, mut index) = (0, 0);
     while index < COUNTERS.len() {
@@ -370,8 +371,8 @@ const fn is_in_account(counter: Counter) -> bool {
     matches!(counter.places(), [Place::Account, ..])
 }
 
-/// The counters of a source that stand in its account beside those of [`crate::FragmentAccount`]: those with
-/// [`Place::Account`]. Serialised as a map from [`Counter::account_name`] to the count.
+/// The counters of a source in its account, beside those of [`crate::FragmentAccount`]: those with [`Place::Account`].
+/// Serialised as a map from [`Counter::account_name`] to the count.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct SourceCounts([u64; COUNT]);
 
@@ -381,12 +382,12 @@ impl SourceCounts {
         Self(IN_ACCOUNT.map(count))
     }
 
-    /// The count; 0 where the counter does not stand in accounts.
+    /// The count; 0 if the counter is not in accounts.
     pub fn get(&self, counter: Counter) -> u64 {
         self.iter().find(|(one, _)| *one == counter).map_or(0, |(_, count)| count)
     }
 
-    /// Adds to the counter; does nothing where it does not stand in accounts.
+    /// Adds to the counter, if it is in accounts.
     pub fn add(&mut self, counter: Counter, count: u64) {
         if let Some(index) = IN_ACCOUNT.iter().position(|one| *one == counter) {
             self.0[index] += count;

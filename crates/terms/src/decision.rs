@@ -1,4 +1,4 @@
-//! What is said of a built event: which triggers it passed, and which streams it goes to.
+//! The decision on a built event: the triggers it passed, and the streams that take it.
 
 use core::fmt;
 
@@ -50,10 +50,10 @@ impl StreamSet {
     /// No stream.
     pub const EMPTY: Self = Self(0);
 
-    /// One stream alone.
+    /// A single stream.
     ///
     /// # Panics
-    /// Where it is not below [`StreamIndex::MOST`].
+    /// If it is not below [`StreamIndex::MOST`].
     pub const fn of(stream: StreamIndex) -> Self {
         assert!((stream.0 as usize) < StreamIndex::MOST, "a run has at most so many streams");
         Self(1 << stream.0)

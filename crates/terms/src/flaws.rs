@@ -29,7 +29,7 @@ macro_rules! flaws {
 flaws! {
     /// The first fragment of a batch is taken twice.
     FragmentTakenTwice = "fragment_taken_twice",
-    /// One event more is settled than all sources have left behind.
+    /// One more event is settled than all sources have passed.
     SettledTooFar = "settled_too_far",
     /// A builder unit that frees a slot does not grant it again.
     CreditForgotten = "credit_forgotten",
@@ -73,11 +73,11 @@ flaws! {
     UnknownHeldBack = "unknown_held_back",
     /// What a source sent before it closed is dropped with its connection.
     ClosedBeforeReadOut = "closed_before_read_out",
-    /// The footer's index points behind each record's beginning.
+    /// The footer's index points after each record's beginning.
     FooterOffsetsWrong = "footer_offsets_wrong",
     /// A lower epoch is not refused: units take an old event manager again, which serves them.
     StaleEpochAccepted = "stale_epoch_accepted",
-    /// An event manager goes on speaking when its lease is over.
+    /// An event manager continues to send after its lease is over.
     LeaseOutlived = "lease_outlived",
     /// A successor forgets what builder units have in work, or did while no event manager led the run.
     AssignmentForgotten = "assignment_forgotten",
@@ -85,7 +85,7 @@ flaws! {
     DoneForgotten = "done_forgotten",
     /// A readout unit does not say of an event that a source was masked in it.
     MaskUntold = "mask_untold",
-    /// A readout unit that begins again in mid-run does not hear which sources are masked.
+    /// A readout unit that restarts during a run is not told which sources are masked.
     MaskForgotten = "mask_forgotten",
     /// From which event on a source takes part again is not recorded.
     UnmaskUnrecorded = "unmask_unrecorded",
@@ -97,7 +97,7 @@ flaws! {
     LumisectionOfTheNewest = "lumisection_of_the_newest",
     /// A source that began to count anew before the trigger source declared it does not join the new count.
     FollowerForgotten = "follower_forgotten",
-    /// Chunks that wait for a subscriber that may lose them stay where the card left them, and hold the card's memory.
+    /// Chunks for a subscriber that may lose them stay where the card wrote them, and hold the card's memory.
     MonitorHoldsCard = "monitor_holds_card",
     /// A subscriber whose connection ended keeps its place, and what waits for it.
     QueueKeptForTheDead = "queue_kept_for_the_dead",
@@ -113,13 +113,13 @@ flaws! {
     SilentNodeKeepsEvents = "silent_node_keeps_events",
     /// An event that goes out again keeps its attempt.
     PushAttemptKept = "push_attempt_kept",
-    /// What was decided by default is decided once more when its node speaks.
+    /// What was decided by default is decided again when its node reports.
     DecidedTwice = "decided_twice",
     /// A gateway whose request for packets was lost does not ask again.
     PacketRequestNotRepeated = "packet_request_not_repeated",
     /// A half of a gateway that gives the other one something does not wake it.
     BellForgotten = "bell_forgotten",
-    /// The half of a gateway that receives does not learn that its nodes are gone.
+    /// The receiving half of a gateway is not told that its nodes are gone.
     NodesGoneUntold = "nodes_gone_untold",
     /// The half of a gateway that receives closes while sets are still with the other one.
     ClosedTooEarly = "closed_too_early",
@@ -133,15 +133,15 @@ flaws! {
     GatewayAwaitsMasked = "gateway_awaits_masked",
     /// A gateway takes a source in again in sets of which it has let packets of that source go.
     GatewayForgetsRefused = "gateway_forgets_refused",
-    /// A trigger does not hear a gateway that has begun another life.
+    /// A trigger does not notice a gateway's new life.
     GatewayLifeUnseen = "gateway_life_unseen",
     /// A node repeats to a gateway's next life what it had decided for the one before.
     GatewayLivesMixed = "gateway_lives_mixed",
-    /// A run is called running before its readout units have heard of the start.
+    /// A run is called running before its readout units have received the start.
     RunningUnheard = "running_unheard",
 }
 
-/// Whether this mistake is to be made. Never, without the feature `flaws`.
+/// Whether this flaw is planted. Never, without the feature `flaws`.
 #[cfg(not(feature = "flaws"))]
 #[inline(always)]
 pub const fn is_planted(_: Flaw) -> bool {
@@ -160,12 +160,12 @@ mod planting {
         static PLANTED: Cell<Option<Flaw>> = const { Cell::new(None) };
     }
 
-    /// From now on everything on this thread makes this mistake, or none.
+    /// Plants this flaw, or none, for everything on this thread.
     pub fn plant(flaw: Option<Flaw>) {
         PLANTED.set(flaw);
     }
 
-    /// Whether this mistake is to be made.
+    /// Whether this flaw is planted.
     pub fn is_planted(flaw: Flaw) -> bool {
         PLANTED.get() == Some(flaw)
     }

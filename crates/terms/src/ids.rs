@@ -22,15 +22,15 @@ impl SourceId {
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RunNumber(pub u32);
 
-/// Which event manager speaks. A successor takes a higher epoch; lower ones are refused by everyone.
+/// Identifies an event manager. A successor takes a higher epoch; every node refuses lower ones.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Epoch(pub u32);
 
-/// How often an event was assigned to a builder unit: 1 for the first time, 0 for never.
+/// The number of assignments of an event to a builder unit: 1 for the first time, 0 for never.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Attempt(pub u16);
 
-/// Which life of a node speaks: a node that starts again has a larger incarnation (its start in UTC ns).
+/// Identifies a life of a node: a node that restarts has a larger incarnation (its start in UTC ns).
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Incarnation(pub u64);
 
@@ -135,7 +135,7 @@ impl EventKey {
         Self(((resync as u64) << NUMBER_BITS) | (number & Self::MAX_NUMBER))
     }
 
-    /// How often the run was resynchronised before this event.
+    /// The number of resynchronisations of the run before this event.
     pub const fn resync(self) -> u16 {
         (self.0 >> NUMBER_BITS) as u16
     }
@@ -155,12 +155,12 @@ impl EventKey {
         Self(bits)
     }
 
-    /// The key with the next number; stays where it is at the largest.
+    /// The key with the next number; the largest stays unchanged.
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
 
-    /// The key with the number before; stays where it is at 0.
+    /// The key with the previous number; 0 stays unchanged.
     pub const fn previous(self) -> Self {
         Self(self.0.saturating_sub(1))
     }
@@ -170,7 +170,7 @@ impl EventKey {
         Self(self.0.saturating_add(count))
     }
 
-    /// How many numbers `self` lies after `earlier`; `None` if the resync counts differ or it lies before.
+    /// The number of events from `earlier` to `self`; `None` if the resync counts differ or `earlier` is later.
     pub const fn since(self, earlier: Self) -> Option<u64> {
         if self.resync() == earlier.resync() { self.0.checked_sub(earlier.0) } else { None }
     }

@@ -55,7 +55,7 @@ impl ByCause {
         self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);
     }
 
-    /// What came to these numbers since they were `before`.
+    /// The increase of these numbers since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let mut since = *self;
@@ -90,7 +90,7 @@ pub trait Sum {
     /// Adds another number.
     fn merge(&mut self, other: &Self);
 
-    /// What came to it since it was `before`.
+    /// The increase since `before`.
     #[must_use]
     fn since(&self, before: &Self) -> Self;
 }
@@ -105,8 +105,8 @@ impl Sum for u64 {
     }
 }
 
-/// Declares an account: a struct of numbers that are added up field by field ([`Sum`]). With a name alone, makes that struct a field
-/// of accounts.
+/// Declares an account: a struct of numbers that are added up field by field ([`Sum`]). With a name alone, makes that
+/// struct a field of accounts.
 #[macro_export]
 macro_rules! account {
     ($(#[$about:meta])* pub struct $name:ident { $($(#[$help:meta])* pub $field:ident: $kind:ty,)* }) => {
@@ -122,7 +122,7 @@ macro_rules! account {
                 $($crate::Sum::merge(&mut self.$field, &other.$field);)*
             }
 
-            /// What came to this account since it was `before`.
+            /// The increase of this account since `before`.
             #[must_use]
             pub fn since(&self, before: &Self) -> Self {
                 Self { $($field: $crate::Sum::since(&self.$field, &before.$field),)* }
@@ -178,7 +178,7 @@ account! {
 }
 
 impl FragmentAccount {
-    /// Where the fragments went, in flight included.
+    /// The sum of all outcomes of fragments, including those in flight.
     pub fn accounted(&self) -> u64 {
         self.in_complete_events
             + self.in_incomplete_events
@@ -191,8 +191,8 @@ impl FragmentAccount {
             + self.in_flight
     }
 
-    /// Fragments that arrived and were lost: they are in no event although the run wanted them, neither masked nor sent after
-    /// the stop.
+    /// Fragments that arrived and were lost: they are in no event although the run wanted them, neither masked nor sent
+    /// after the stop.
     pub fn lost(&self) -> u64 {
         let dropped = self.dropped.total() - self.dropped.get(Cause::Masked);
         self.duplicate + self.late + self.corrupt + self.stale + dropped
@@ -229,8 +229,8 @@ account! {
         pub rejected: u64,
         /// Set aside because no decision could be had.
         pub quarantined: u64,
-        /// Known to be in run files: exact, each event once, where an acknowledgement says so; otherwise as builder units
-        /// reported it last, without what one of them wrote before it died.
+        /// Events in run files: exact, each event once, if acknowledgements report it; otherwise as builder units last
+        /// reported it, without what one of them wrote before it died.
         pub written: u64,
         /// Second copies of a key, written because a builder died between write and acknowledgement.
         pub rebuilt_duplicate: u64,
@@ -240,7 +240,7 @@ account! {
 }
 
 impl EventAccount {
-    /// Where the assigned events went, in flight included.
+    /// The sum of all outcomes of the assigned events, including those in flight.
     pub fn accounted(&self) -> u64 {
         self.built + self.incomplete_emitted + self.incomplete_dropped.total() + self.in_flight
     }
@@ -263,7 +263,7 @@ impl EventAccount {
         }
     }
 
-    /// Events that are in run files, once they are known to have come as far.
+    /// Events that are or will be in run files.
     pub const fn to_be_written(&self) -> u64 {
         self.accepted - self.unselected + self.quarantined
     }
@@ -314,7 +314,7 @@ account! {
 }
 
 impl StreamAccount {
-    /// Where the selected events went, in flight included.
+    /// The sum of all outcomes of the selected events, including those in flight.
     pub const fn accounted(&self) -> u64 {
         self.prescaled_away + self.written + self.failed + self.in_flight
     }

@@ -1,4 +1,4 @@
-//! How far an event must have come before it is acknowledged, and how it ended.
+//! The acknowledgement level of an event, and its ending.
 
 use crate::Cause;
 use schemars::JsonSchema;
@@ -56,7 +56,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Why the event was dropped, where it was.
+    /// Why the event was dropped, if it was.
     pub const fn dropped(self) -> Option<Cause> {
         match self {
             Self::Complete | Self::IncompleteEmitted => None,
@@ -124,7 +124,7 @@ impl Verdict {
 pub struct Ending {
     /// What was built.
     pub outcome: Outcome,
-    /// What was decided of it; without a meaning where nothing was kept.
+    /// The decision on it; without a meaning if nothing was kept.
     pub verdict: Verdict,
 }
 

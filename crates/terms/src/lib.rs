@@ -1,6 +1,6 @@
-//! The words of Ropewalk: every room speaks in these and in no others.
+//! The terms of Ropewalk, used by all other crates.
 //!
-//! Ids, the event key, time, the causes of loss, the one list of counters, what is measured, the arithmetic of the
+//! Ids, the event key, time, the causes of loss, the one list of counters, measured quantities, the arithmetic of the
 //! ledger and the exit status. This crate holds no state and does no input or output.
 #![forbid(unsafe_code)]
 

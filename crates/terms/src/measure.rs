@@ -1,7 +1,9 @@
-//! What is measured of every event or batch, the buckets into which values are counted, and the bins of a user's histograms.
+//! What is measured of every event or batch, the buckets into which values are counted, and the bins of a user's
+//! histograms.
 //!
-//! Buckets are those of an HDR histogram with three significant bits: eight to each doubling, so that a value is known to 12.5 % of itself, from one
-//! to the largest there is. Their upper ends belong to them, so that powers of two end one.
+//! Buckets are those of an HDR histogram with three significant bits: eight to each doubling, so that a value is known
+//! to 12.5 % of itself, from one to the largest there is. Their upper ends belong to them, so that powers of two end
+//! one.
 
 use std::sync::Arc;
 
@@ -15,7 +17,8 @@ pub enum Measure {
     EventSize,
     /// From an event's assignment to a builder unit until it is built.
     BuildLatency,
-    /// From the time at which a filter has an event until it has decided; of a filter in the builder unit's thread the mean of a batch.
+    /// From the time at which a filter has an event until it has decided; of a filter in the builder unit's thread the
+    /// mean of a batch.
     FilterTime,
     /// From handing a batch to the disk until it is written.
     DiskWriteTime,
@@ -76,7 +79,7 @@ pub const fn bucket_of(value: u64) -> u16 {
     (((shift as u64) << SIGNIFICANT) + (above >> shift)) as u16
 }
 
-/// The greatest value of a bucket; of one that there is not, the greatest value there is.
+/// The greatest value of a bucket; for an index that is too high, the greatest value of all.
 pub const fn greatest_in(bucket: u16) -> u64 {
     let doubling = (bucket as u32) >> SIGNIFICANT;
     if bucket as usize >= BUCKETS - 1 {
@@ -115,7 +118,7 @@ impl Recorder {
         self.record_many(value, 1);
     }
 
-    /// Counts a value so many times.
+    /// Counts a value `times` times.
     #[inline]
     pub fn record_many(&mut self, value: u64, times: u64) {
         self.counts[bucket_of(value) as usize] += times;
@@ -140,7 +143,7 @@ impl Recorder {
 //         underflow    edges[0] ... edges[bins]    overflow      short: there was no value
 // ```
 
-/// Where the bins of a histogram begin and end. Each has its lower edge and not its upper one. Clones share the edges.
+/// The edges of a histogram's bins. Each bin includes its lower edge and not its upper one. Clones share the edges.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Binning {
     edges: Arc<[u64]>,
@@ -195,7 +198,7 @@ impl Binning {
         self.bins() + Self::BESIDE
     }
 
-    /// Where bins begin, and where the last one ends.
+    /// The lower edges of the bins, and the upper edge of the last one.
     pub fn edges(&self) -> &[u64] {
         &self.edges
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! parameters {
     ($($(#[doc = $help:literal])* $name:ident = $number:literal, $text:literal;)*) => {
-        /// What can be changed while a run goes on; the names are stable.
+        /// What can be changed during a run; the names are stable.
         #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
         pub enum Parameter { $($(#[doc = $help])* $name = $number),* }
@@ -14,12 +14,13 @@ macro_rules! parameters {
             /// Every parameter, in the order of their numbers.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The stable name. That of a prescale has the stream's name in front of it, that of a set's time-out the flow's.
+            /// The stable name. That of a prescale has the stream's name in front of it, that of a set's time-out the
+            /// flow's.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text),* }
             }
 
-            /// What it is, for people.
+            /// The help text.
             pub const fn help(self) -> &'static str {
                 match self { $(Self::$name => concat!($($help),*)),* }
             }

@@ -22,7 +22,7 @@ pub enum Status {
     Good = 0,
     /// The ledger does not balance, or files do not hold what they should.
     Wrong = 1,
-    /// Something was lost, misplaced or is doubtful, and the account says what.
+    /// Something was lost, misplaced or is doubtful; the account names it.
     Lost = 3,
     /// The stop was forced.
     Forced = 130,
@@ -59,12 +59,12 @@ macro_rules! facts {
                 match self { $(Self::$name => $text),* }
             }
 
-            /// What it is, for people.
+            /// The help text.
             pub const fn help(self) -> &'static str {
                 match self { $(Self::$name => concat!($($help),*)),* }
             }
 
-            /// The status that it leads to where nothing worse was found.
+            /// The status that it leads to if nothing worse was found.
             pub const fn status(self, asked: Asked) -> Status {
                 let (taken, checked) = match self { $(Self::$name => (Status::$taken, Status::$checked)),* };
                 match asked {
@@ -83,7 +83,8 @@ facts! {
     Unbalanced = "unbalanced", Wrong, Wrong;
     /// Nodes whose last numbers are unknown: the account is partial.
     Partial = "partial", Lost, Lost;
-    /// Inputs without any data, and required sources that sent nothing in a whole run; connected ones only where others sent.
+    /// Inputs without any data, and required sources that sent nothing in a whole run; connected ones only where others
+    /// sent.
     Nothing = "nothing", Lost, Wrong;
     /// Fragments that came after their event was finished.
     Late = "late", Lost, Lost;
@@ -91,7 +92,8 @@ facts! {
     Duplicate = "duplicate", Lost, Lost;
     /// Fragments without a usable number.
     Corrupt = "corrupt", Lost, Lost;
-    /// Fragments with a number before the first event, which came when the run had begun: left-overs, or `first` is wrong.
+    /// Fragments with a number before the first event, which came when the run had begun: left-overs, or `first` is
+    /// wrong.
     Stale = "stale", Lost, Lost;
     /// Fragments that were dropped, for any cause but `masked`.
     Dropped = "dropped", Lost, Lost;
@@ -111,7 +113,7 @@ facts! {
     BunchCrossingMismatch = "bunch_crossing_mismatch", Lost, Lost;
     /// Fragments of a source while it was displaced against the reference source.
     Displaced = "displaced", Lost, Lost;
-    /// Fragments of which the front end itself says that something is wrong with them.
+    /// Fragments with an error reported by the front end itself.
     StatusError = "status_error", Lost, Lost;
     /// Fragments of which some frames did not come.
     FragmentIncomplete = "fragment_incomplete", Lost, Lost;
@@ -181,7 +183,7 @@ facts! {
     FiltersGivenUp = "filters_given_up", Lost, Lost;
     /// Accepted triggers that became no event.
     TriggersWithoutEvent = "triggers_without_event", Lost, Lost;
-    /// Event numbers missing between the first and the last, where no stream takes a selection.
+    /// Event numbers missing between the first and the last, if no stream takes a selection.
     MissingKeys = "missing_keys", Lost, Lost;
     /// Bytes of run files that belong to no readable record.
     DamagedBytes = "damaged_bytes", Lost, Wrong;
@@ -212,7 +214,7 @@ facts! {
 }
 
 impl Fact {
-    /// What its count counts, in the plural, where that is fragments or events; otherwise empty.
+    /// The unit of the count, in the plural, if that is fragments or events; otherwise empty.
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Late
@@ -238,7 +240,7 @@ impl Fact {
     }
 }
 
-/// How often each fact was found.
+/// The count of each fact.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Facts([u64; Fact::COUNT]);
 
@@ -267,7 +269,7 @@ impl Facts {
         self.with(other.found())
     }
 
-    /// How often a fact was found.
+    /// The count of a fact.
     pub const fn get(&self, fact: Fact) -> u64 {
         self.0[fact as usize]
     }
@@ -278,7 +280,7 @@ impl Facts {
         statuses.max_by_key(|status| status.rank()).unwrap_or(Status::Good)
     }
 
-    /// Why the status is not 0: each fact that leads to another one, with how often it was found.
+    /// Why the status is not 0: each fact that leads to another one, with its count.
     pub fn reasons(&self, asked: Asked) -> impl Iterator<Item = (Fact, u64)> + '_ {
         self.found().filter(move |(fact, _)| fact.status(asked) != Status::Good)
     }
@@ -301,7 +303,7 @@ mod tests {
             let found = Facts::default().with([(fact, 1)]);
             assert_eq!(found.status(Asked::Taken), fact.status(Asked::Taken), "{}", fact.name());
             assert_eq!(found.status(Asked::Checked), fact.status(Asked::Checked), "{}", fact.name());
-            // The two questions differ only where a run repairs what it finds, or counts as lost what it cannot repair.
+            // The two questions differ only if a run repairs what it finds, or counts as lost what it cannot repair.
             let is_good = |asked| fact.status(asked) == Status::Good;
             let is_repaired = matches!(fact, Fact::OutOfOrder | Fact::Restarts);
             assert!(is_good(Asked::Taken) == is_good(Asked::Checked) || is_repaired, "{}", fact.name());

@@ -23,7 +23,7 @@ impl Instant {
         self.0
     }
 
-    /// How long `self` lies after `earlier`; zero if it lies before.
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -49,7 +49,7 @@ pub enum OfflineError {
         None => "a run directory, such as run000001".to_owned(),
     })]
     NoSegments {
-        /// Where they were looked for.
+        /// The places that were searched.
         places: String,
         /// Run directories that lie there.
         known: Option<String>,
@@ -73,7 +73,7 @@ pub enum OfflineError {
         /// The run of the files before it.
         expected: RunNumber,
     },
-    /// The segment was written in a version that this program does not know.
+    /// The version of the segment is unknown to this program.
     #[error("{}: {error}; use a newer program", path.display())]
     Version {
         /// The file.
@@ -143,7 +143,7 @@ pub enum OfflineError {
         /// The capture.
         path: PathBuf,
     },
-    /// An event does not fit into the format that is to be made of it.
+    /// An event does not fit into the target format.
     #[error("event {key}: {why}")]
     DoesNotFit {
         /// The event.
@@ -162,7 +162,7 @@ pub enum OfflineError {
     /// What is played does not go out.
     #[error("{target}: {error}; is a server listening there?")]
     Target {
-        /// Where it should go.
+        /// The target.
         target: String,
         /// What the system said.
         error: io::Error,

@@ -1,19 +1,19 @@
-//! Run files as files of other formats: every key once, in the order of the keys.
+//! Exports run files to other formats: every key once, in key order.
 //!
 //! ```text
 //!  RunIndex -> OrderedReader -> one event after the other --> FRD   FED raw data, a file for each file's header
 //!                                                         --> MDF   MDF records
 //!                                                         --> raw   the fragments back to back
 //! ```
-//! What other formats cannot say of an event is counted ([`Exported::not_carried`]); what does not fit into one at all is
-//! refused. Files are written under a name that ends in `.part`, and renamed when they are whole.
+//! What the other format cannot represent is counted ([`Exported::not_carried`]); an event that does not fit is
+//! refused. Files are written under a name that ends in `.part`, and renamed when complete.
 //!
-//! FRD: an event that came out of such a file has its header, and what was before and behind it, in its envelope. It goes out
-//! as it came, byte for byte, and a file's header begins a file. Other events get headers, and all of them one file with a
-//! header; or several files by number and lumisection, with the documents that filter units want beside them (`file_based`).
+//! FRD: an event converted from such a file has its header, and the bytes before and after it, in its envelope. It is
+//! exported byte for byte, and a file's header begins a file. Other events get headers, and either one file with a
+//! header or several files by number and lumisection, with the documents that filter units need (`file_based`).
 //!
-//! MDF: fragments that are banks go out as they are. Others are wrapped: each becomes one bank of type 255, whose source is the
-//! fragment's. A record that came out of such a file has its header in its envelope, and goes out as it came.
+//! MDF: fragments that are banks are exported unchanged. Others are wrapped: each becomes one bank of type 255 with the
+//! fragment's source. A record converted from such a file has its header in its envelope, and is exported unchanged.
 
 #[cfg(test)]
 mod tests;
@@ -75,7 +75,7 @@ pub struct Exported {
     pub fragments: u64,
     /// Bytes of these.
     pub fragment_bytes: u64,
-    /// Fragments whose own checksum is wrong; they are exported as they are.
+    /// Fragments with a wrong checksum; they are exported unchanged.
     pub wrong_checksums: u64,
     /// What the format has no place for: its name, and of how many events it is missing.
     pub not_carried: BTreeMap<&'static str, u64>,
@@ -122,7 +122,7 @@ pub fn export<P: AsRef<Path>>(places: &[P], format: ExportFormat, directory: &Pa
 trait Exporter {
     fn event(&mut self, event: &Parts<'_>, told: &mut Exported) -> Result<(), OfflineError>;
 
-    /// Closes what is open, and says which files there are.
+    /// Closes the open file, and returns all files.
     fn finish(self: Box<Self>) -> Result<Vec<PathBuf>, OfflineError>;
 }
 
@@ -144,7 +144,7 @@ impl Sources {
     }
 }
 
-/// An event: its fragments, each with what it is, and what it had around them in another format.
+/// An event: its fragments with their formats, and the bytes around them in another format.
 struct Parts<'a> {
     key: EventKey,
     /// In the order of the record.
@@ -196,7 +196,8 @@ impl Exported {
         }
     }
 
-    /// Counts what is left out of an event that was none of this format before, so that its envelope means nothing here.
+    /// Counts what is left out of an event that was none of this format before, so that its envelope means nothing
+    /// here.
     fn note_made(&mut self, parts: &Parts<'_>) {
         self.miss("headers of the format that they came in", parts.envelope.is_some());
     }
@@ -219,7 +220,7 @@ fn named(run: Option<RunNumber>) -> RunNumber {
     run.unwrap_or_default()
 }
 
-/// A file being written. Where it is not finished, it goes away.
+/// A file being written. It is removed unless it is finished.
 struct Output {
     /// The name that it will have.
     path: PathBuf,
@@ -272,7 +273,7 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // Under its name nothing is left here; where half a file cannot be removed, its name says what it is.
+        // Nothing is left under the final name; if the partial file cannot be removed, its name says what it is.
         let _ = std::fs::remove_file(&self.part);
     }
 }
@@ -300,7 +301,7 @@ struct Frd {
 struct Open {
     output: Output,
     name: FileName,
-    /// Events in it, where its header is still to be written.
+    /// The number of its events, if its header is still to be written.
     counted: Option<u32>,
 }
 
@@ -339,7 +340,7 @@ impl Frd {
         Ok(Self { directory, run, options, open: None, files, lumisections, bytes })
     }
 
-    /// Closes the open file and begins the next one; `counted` where its header says what is written from now on.
+    /// Closes the open file and begins the next one; `counted` if the header counts the events written from now on.
     fn next_file(&mut self, run: u32, lumisection: u32, counted: Option<u32>) -> Result<&mut Open, OfflineError> {
         self.close()?;
         let kind = FileKind::Raw { index: self.files.len() as u32 };
@@ -528,7 +529,7 @@ impl Mdf {
         let entries = event.fragments.iter().map(|part| &part.view.entry);
         let crossing = entries.clone().find(|entry| entry.flags.contains(FragmentFlags::HAS_BUNCH_CROSSING));
         let bunch = crossing.map_or(0, |entry| entry.bunch_crossing.into());
-        // As LHCb's own writer does it where it knows nothing of the trigger: everything wanted the event.
+        // Like LHCb's own writer without trigger information: every trigger wanted the event.
         AboutEvent { trigger_mask: [u32::MAX; 4], run: self.run.0, orbit: 0, bunch }
     }
 }

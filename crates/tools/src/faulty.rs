@@ -1,6 +1,6 @@
-//! Which events of a run are incomplete or doubtful: the first of them, with their sources and causes.
+//! The incomplete and doubtful events of a run: the first ones, with their sources and causes.
 //!
-//! Lists are short, whatever a run holds: a reader of 10⁸ events keeps ten of them.
+//! Lists are short for any run: a reader of 10⁸ events keeps ten of them.
 
 use super::{Footer, OfflineError, RunEvent, SegmentFile, SegmentReader, segment_files};
 use ropewalk_terms::{Cause, EventKey};
@@ -42,8 +42,8 @@ pub struct EventFault {
     pub source: Option<u32>,
     /// The configured name of the source; null if it has none.
     pub name: Option<String>,
-    /// `missing`: the source has no fragment in the event. `quarantined`: no filter decided on the event. Otherwise the flag that
-    /// puts the fragment in doubt, such as `crc_errors`.
+    /// `missing`: the source has no fragment in the event. `quarantined`: no filter decided on the event. Otherwise the
+    /// flag that puts the fragment in doubt, such as `crc_errors`.
     pub fault: String,
     /// The cause for which the source is missing; null for other faults.
     pub cause: Option<String>,
@@ -94,7 +94,7 @@ impl FaultyEvent {
     }
 }
 
-/// What is wrong with a FED fragment as it lies in the file.
+/// The fault of a FED fragment as stored in the file.
 fn fault_of(payload: &[u8]) -> Option<&'static str> {
     match fed::Fragment::parse(payload) {
         Ok(parsed) => parsed.check_crc().is_err().then_some("crc_errors"),

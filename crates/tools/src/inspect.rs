@@ -1,5 +1,5 @@
-//! A segment in readable form: header, sources, records; or one event whole, its front ends' headers decoded; or the slow
-//! readings of a run, in the order of their times.
+//! A segment in readable form: header, sources, records; or one event whole, its front ends' headers decoded; or the
+//! slow readings of a run, in the order of their times.
 
 use super::{Footer, Found, OfflineError, SegmentFile, SegmentReader, SegmentScan, segment_files};
 use ropewalk_terms::{EventKey, SourceId, Utc};
@@ -194,7 +194,7 @@ fn show_event(
     if shown { Ok(()) } else { Err(OfflineError::NoSuchEvent { key }) }
 }
 
-/// Where the event lies in a segment: from the index at its end, or, without an index, by reading all of it.
+/// The place of the event in a segment: from the index at its end, or, without an index, by reading all of it.
 fn copies_of(key: EventKey, file: &SegmentFile) -> Result<Vec<IndexEntry>, OfflineError> {
     let mut events = match Footer::read(&file.path)? {
         Some(footer) => footer.events,

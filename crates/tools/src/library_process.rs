@@ -1,4 +1,4 @@
-//! A library's filter in a process of its own, which is this program once more: confined, with its memory limited.
+//! A filter library in its own process, which is this program started again: confined, with limited memory.
 
 use ropewalk_plugin::filter::FilterConfig;
 use ropewalk_plugin::filter::process::{FilterProcess, ProcessConfig};

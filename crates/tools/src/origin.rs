@@ -42,7 +42,7 @@ struct InputReader {
 }
 
 impl InputReader {
-    /// Opens a file or a FIFO, or standard input where the path is `-`. A FIFO needs no writer yet.
+    /// Opens a file or a FIFO, or standard input if the path is `-`. A FIFO does not need a writer yet.
     fn open(path: &Path, is_over: Arc<AtomicBool>) -> Result<Self, OfflineError> {
         let system = OfflineError::system("open", path);
         let descriptor = if path == Path::new("-") {
@@ -126,7 +126,7 @@ impl Packing {
         (Self::Lz4, &[0x04, 0x22, 0x4D, 0x18]),
     ];
 
-    /// Its name, as people know it.
+    /// The name for display.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -138,7 +138,7 @@ impl Packing {
         }
     }
 
-    /// The packing that these first bytes belong to; also `None` while too few have come.
+    /// The compression of data with these first bytes; `None` also while there are too few of them.
     fn of(first: &[u8]) -> Self {
         let known = Self::MAGICS.iter().find(|(_, magic)| first.len() == magic.len() && agrees(magic, first));
         known.map_or(Self::None, |(packing, _)| *packing)
@@ -150,16 +150,16 @@ fn agrees(magic: &[u8], first: &[u8]) -> bool {
     first.len() <= magic.len() && magic.iter().zip(first).all(|(magic, byte)| *magic == ANY || magic == byte)
 }
 
-/// The bytes of a file, unpacked where it is packed.
+/// The bytes of a file, decompressed if it is compressed.
 ///
-/// Reading fails where the packed bytes are damaged or cut off: what was whole before was read.
+/// Reading fails if the compressed bytes are damaged or cut off, after everything before that was read.
 pub(crate) struct Unpacked {
     packing: Packing,
     read: Box<dyn Read + Send>,
 }
 
 impl Unpacked {
-    /// Looks at as many bytes as it takes to know the packing: one, mostly.
+    /// Reads the bytes needed to recognise the compression: usually one.
     ///
     /// # Errors
     /// If the first bytes cannot be read.
@@ -205,9 +205,9 @@ impl Read for Unpacked {
     }
 }
 
-/// LZ4 frames, one behind the other.
+/// Successive LZ4 frames.
 ///
-/// The decoder takes the end of the file for the end of a frame, wherever it is: so frames are followed here as well.
+/// The decoder takes the end of the file for the end of a frame, wherever it is, so this reader follows the frames too.
 struct Lz4<R: Read> {
     /// One for each frame: it does not take a second one with smaller blocks.
     decoder: Option<FrameDecoder<Frames<R>>>,
@@ -234,7 +234,7 @@ impl<R: Read> Read for Lz4<R> {
                 return Err(Error::new(ErrorKind::UnexpectedEof, "the file ends within a frame"));
             }
             if !frames.has_ended {
-                // Where one frame ends another one may begin.
+                // Another frame may follow the end of a frame.
                 self.decoder = Some(FrameDecoder::new(decoder.into_inner()));
             }
         }
@@ -249,7 +249,7 @@ struct Frames<R> {
     item: Item,
     /// Bytes of the item that are still to come.
     left: usize,
-    /// Those of it that came, where they matter.
+    /// The bytes of the item that arrived, if they are needed.
     gathered: Vec<u8>,
     /// Of the frame: which checksums and numbers it has.
     flags: u8,
@@ -261,9 +261,9 @@ enum Item {
     Magic,
     /// Flags, and the blocks' size.
     Descriptor,
-    /// The content's size and a dictionary, where there are some, and a checksum.
+    /// The content's size and a dictionary, if present, and a checksum.
     RestOfHeader,
-    /// Of the block behind it; 0 at the end.
+    /// The size of the next block; 0 at the end.
     BlockSize,
     Block,
     ContentChecksum,
@@ -290,7 +290,7 @@ impl<R: Read> Read for Frames<R> {
 }
 
 impl<R> Frames<R> {
-    /// Looks at the item that has come whole.
+    /// Handles a complete item.
     fn next_item(&mut self) {
         if self.item == Item::Descriptor {
             self.flags = self.gathered[0];
@@ -305,7 +305,7 @@ impl<R> Frames<R> {
                 match size {
                     0 if has(2) == 0 => (Item::Magic, 4),
                     0 => (Item::ContentChecksum, 4),
-                    // The highest bit says that the block is not packed.
+                    // The highest bit marks an uncompressed block.
                     _ => (Item::Block, (size & i32::MAX as u32) as usize + 4 * has(4)),
                 }
             }

@@ -1,11 +1,12 @@
-//! Closes what a crash left open: every record that reached the file is kept, the index is made anew.
+//! Closes files that a crash left open: keeps every record that reached the file, and rebuilds the index.
 //!
 //! ```text
 //! X.rwk.open --copy whole records, append footer, sync--> X.rwk.recovering --rename--> X.rwk, then X.rwk.open goes
 //! ```
-//! What was packed is whole as far as it can be unpacked, and the new file is not packed. At every moment one complete copy
-//! of the records lies in the directory, and an interrupted recovery can start again. A file that was damaged before its end is kept beside the new one as `X.rwk.damaged`.
-//! Beside each file that it closes stands its checksum, `X.rwk.crc32c`.
+//! Compressed data are kept as far as they can be decompressed; the new file is not compressed. At every moment the
+//! directory holds one complete copy of the records, so that an interrupted recovery can start again. A file with
+//! damage before its end is kept beside the new one as `X.rwk.damaged`. Each closed file gets its checksum in
+//! `X.rwk.crc32c`.
 
 use super::segment::{SegmentBytes, note_checksum};
 use super::{OfflineError, SegmentFile, SegmentScan, segment_files};
@@ -64,7 +65,7 @@ pub struct RecoveredSegment {
     pub action: RecoverAction,
     /// Events in it.
     pub events: u64,
-    /// The event that was written last and whole; what the writer wrote behind it is missing.
+    /// The last event that was written completely; everything after it is missing.
     pub last_key: Option<String>,
     /// Bytes of the record that was being written when the writer stopped: gone.
     pub cut_bytes: u64,
@@ -72,15 +73,14 @@ pub struct RecoveredSegment {
     pub damaged_bytes: u64,
     /// Whether the segment's header, with its source table, is readable.
     pub header: bool,
-    /// Where the file as it was is kept, where it was damaged before its end.
+    /// The original file, if it was damaged before its end.
     pub original: Option<String>,
 }
 
-/// Closes every segment in a run directory that is not whole and closed. Calling it again does nothing more.
+/// Closes every segment in a run directory that is not whole and closed. A repeated call changes nothing.
 ///
 /// # Errors
-/// If a file cannot be read, written or renamed. Everything that was there is then still there, and calling
-/// again goes on.
+/// If a file cannot be read, written or renamed. Everything is then still there, and another call continues.
 pub fn recover(directory: &Path) -> Result<RecoverReport, OfflineError> {
     finish_interrupted(directory)?;
     let mut report =
@@ -99,7 +99,7 @@ pub fn recover(directory: &Path) -> Result<RecoverReport, OfflineError> {
     Ok(report)
 }
 
-/// Ends or undoes what an interrupted recovery left: a copy counts only where it is complete and nothing else is left.
+/// Completes or undoes an interrupted recovery: a copy is valid only if it is complete and the only one.
 fn finish_interrupted(directory: &Path) -> Result<(), OfflineError> {
     for entry in directory.read_dir().map_err(OfflineError::system("list", directory))? {
         let copy = entry.map_err(OfflineError::system("list", directory))?.path();
@@ -243,7 +243,7 @@ fn is_segment(path: &Path) -> bool {
     path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.parse::<SegmentName>().is_ok())
 }
 
-/// The path without the extension, where it ends in it.
+/// The path without the extension, if it has it.
 fn without(path: &Path, extension: &str) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?.strip_suffix(extension)?;
     Some(path.with_file_name(name))
@@ -255,7 +255,7 @@ fn extended(path: &Path, extension: &str) -> PathBuf {
     PathBuf::from(extended)
 }
 
-/// A name beside `target` for a damaged file, under which nothing lies yet.
+/// An unused name beside `target` for a damaged file.
 fn free_path(target: &Path) -> PathBuf {
     let first = extended(target, DAMAGED_EXTENSION);
     let numbered = (2u32..).map(|number| extended(target, &format!("{DAMAGED_EXTENSION}{number}")));

@@ -1,10 +1,10 @@
-//! Recorded fragments on the line again, as their front ends sent them.
+//! Sends recorded fragments again, as their front ends sent them.
 //!
 //! ```text
 //! run files -> events in the order of their keys -> each source's own connection: FEROL blocks, generic fragments
 //! ```
-//! Events go out one by one, so that no source is ever more than an event ahead of another: a readout unit that
-//! makes one of them wait can always go on with the rest, and memory holds one fragment.
+//! Events are sent one by one, so that no source is ever more than one event ahead of another: a readout unit that
+//! makes one of them wait can always read the rest, and memory holds one fragment.
 
 use super::{OfflineError, RunIndex};
 use crate::status::StatusSummary;
@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 /// How a run is played.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayOptions {
-    /// These sources alone; all of the run where it is empty.
+    /// Only these sources; all of the run if empty.
     pub sources: Vec<SourceId>,
     /// Events lie as far apart as their recorded times say; otherwise they follow each other at once.
     pub in_time: bool,
-    /// How often the run is played; event numbers go on counting from one time to the next. 0: without an end.
+    /// The number of times that the run is played; event numbers continue from one time to the next. 0: without end.
     pub times: u64,
 }
 
@@ -151,8 +151,8 @@ impl<W: Write> Line<W> {
     }
 }
 
-/// The same FED fragment with another event number, and the checksum of that. False for bytes that are no fragment:
-/// they are sent as they are.
+/// Copies a FED fragment with another event number and the matching checksum. Returns false for bytes that are not a
+/// fragment: they are sent unchanged.
 fn renumber(fragment: &[u8], number: u32, into: &mut Vec<u8>) -> bool {
     into.clear();
     fed::Fragment::parse(fragment).is_ok_and(|parsed| {

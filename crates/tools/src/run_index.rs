@@ -15,7 +15,7 @@ use std::{thread, vec};
 
 /// Bytes that are read at once while events follow each other in a file.
 const WINDOW_BYTES: usize = 1 << 20;
-/// A record this many bytes behind the one before still counts as following it.
+/// A record this many bytes after the previous one still counts as following it.
 const NEAR_BYTES: u64 = 1 << 18;
 /// Files that are held open at once: builder units that wrote at the same time.
 const OPEN_FILES: usize = 32;
@@ -25,13 +25,13 @@ const OPEN_FILES: usize = 32;
 pub struct EventCopy {
     /// Which of [`RunIndex::files`] holds it.
     pub file: u32,
-    /// Where it lies there, and what must be known to choose.
+    /// Its place in the file, and what is needed to choose among copies.
     pub entry: IndexEntry,
 }
 
 impl EventCopy {
-    /// Of the copies of a key the one that counts has the highest. A complete one comes first: a later attempt may have
-    /// been built without a readout unit that was lost meanwhile.
+    /// Among the copies of a key the one with the highest value is valid. A complete one comes first: a later attempt
+    /// may lack a readout unit that was lost meanwhile.
     fn preference(&self) -> (bool, Attempt, Incarnation) {
         let IndexEntry { flags, attempt, incarnation, .. } = self.entry;
         (!EventFlags(flags.into()).contains(EventFlags::INCOMPLETE), attempt, incarnation)
@@ -50,7 +50,7 @@ pub struct RunIndex {
 /// What a stream of the run holds.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct StreamContent {
-    /// Its name; unnamed where the run was not divided.
+    /// Its name; empty if the run was not divided.
     pub name: StreamName,
     /// Events, each key once.
     pub events: u64,
@@ -90,7 +90,7 @@ impl RunIndex {
         &self.scans
     }
 
-    /// The run, where a segment's header is readable.
+    /// The run, if a segment's header is readable.
     pub fn run(&self) -> Option<RunNumber> {
         self.scans.iter().find_map(|scan| scan.header.as_ref()).map(|header| header.run)
     }
@@ -212,7 +212,7 @@ fn expect_one_run(files: &[SegmentFile], scans: &[SegmentScan]) -> Result<(), Of
 #[derive(Debug)]
 pub struct OrderedReader<'a> {
     index: &'a RunIndex,
-    /// The place among the copies where the next key begins.
+    /// The index of the next key's first copy.
     next: usize,
     windows: Vec<Window>,
     clock: u64,
@@ -241,7 +241,7 @@ impl OrderedReader<'_> {
     }
 }
 
-/// The window on a file; opens it in the place of the one that was not used for longest.
+/// The window on a file; opens it in place of the least recently used one.
 fn window_of<'a>(
     windows: &'a mut Vec<Window>,
     file: u32,
@@ -268,7 +268,7 @@ fn window_of<'a>(
 struct Window {
     file: u32,
     handle: SegmentBytes,
-    /// The stretch, and where it begins in the file.
+    /// The bytes, and their offset in the file.
     bytes: Vec<u8>,
     start: u64,
     /// A single record from elsewhere: reading around it would be wasted.
@@ -284,7 +284,7 @@ impl Window {
         Ok(Self { file, handle, bytes: Vec::new(), start: 0, single: Vec::new(), last_end: None, used: 0 })
     }
 
-    /// `length` bytes from `offset` on; fewer where the file ends.
+    /// `length` bytes from `offset`; fewer at the end of the file.
     fn read(&mut self, offset: u64, length: usize) -> std::io::Result<&[u8]> {
         let last_end = self.last_end.unwrap_or(offset);
         self.last_end = Some(offset + length as u64);
@@ -318,16 +318,16 @@ fn read_at(file: &mut SegmentBytes, offset: u64, length: usize, bytes: &mut Vec<
     Ok(())
 }
 
-/// An event where it lies.
+/// An event, in the window.
 #[derive(Debug)]
 pub struct RunEvent<'a> {
     /// The event.
     pub event: EventView<'a>,
     /// The file.
     pub path: &'a Path,
-    /// Where its record begins in the file, in bytes.
+    /// The offset of its record in the file, in bytes.
     pub offset: u64,
-    /// The run's sources, where the segment's header is readable.
+    /// The run's sources, if the segment's header is readable.
     pub sources: &'a [SourceEntry],
 }
 

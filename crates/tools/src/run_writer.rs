@@ -1,4 +1,4 @@
-//! Run files written without a run: segments of bounded size, each whole when its name says so.
+//! Writes run files without a run: segments of bounded size, with their final name when complete.
 
 use super::OfflineError;
 use ropewalk_terms::{AcknowledgementLevel, EventKey, Incarnation, NodeId, RunNumber, Utc};

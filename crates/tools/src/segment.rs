@@ -1,8 +1,8 @@
-//! Segments of runs as files: which there are, their bytes, their records, their checksums.
+//! Segment files of runs: finding them, reading their bytes, records and checksums.
 //!
-//! The bytes are read through a window, whether they are in their file as they are or packed. [`SegmentReader`] reads one record
-//! after another. [`SegmentScan`] looks at a whole segment once, and says what is in it and what cannot be read. [`Footer`]
-//! reads the index of a closed segment from its end, without the rest of the file.
+//! The bytes are read through a window, whether the file is compressed or not. [`SegmentReader`] reads one record after
+//! another. [`SegmentScan`] reads a whole segment once and reports its content and what cannot be read. [`Footer`]
+//! reads the index at the end of a closed segment, without the rest of the file.
 
 use super::OfflineError;
 use ropewalk_io::disk::checksum_file;
@@ -24,9 +24,9 @@ use std::path::{Path, PathBuf};
 pub struct SegmentFile {
     /// What its name says; `None` for a file that was named by hand and is called something else.
     pub name: Option<SegmentName>,
-    /// Whether it was never closed: being written, or left behind by a process that died.
+    /// Whether it was never closed: it is being written, or the process that wrote it died.
     pub open: bool,
-    /// Where it is.
+    /// The path.
     pub path: PathBuf,
 }
 
@@ -54,7 +54,7 @@ impl SegmentFile {
     }
 }
 
-/// The first bytes of a file, for people: as numbers, and as text where they are that.
+/// The first bytes of a file for display: as numbers, and as text if they are printable.
 fn first_bytes(path: &Path) -> Result<String, OfflineError> {
     let mut begin = Vec::new();
     let file = File::open(path).map_err(OfflineError::system("open", path))?;
@@ -127,7 +127,7 @@ pub fn checksum_of(path: &Path) -> io::Result<(Checksum, u64)> {
     }
 }
 
-/// Writes the checksum of a file beside the place where the file will be.
+/// Writes the checksum of a file beside the future place of the file.
 pub(super) fn note_checksum(file: &Path, target: &Path) -> io::Result<()> {
     let (checksum, _) = checksum_of(file)?;
     let (beside, text) = checksum_file(target, checksum);
@@ -143,11 +143,11 @@ const RECORD_ALIGNMENT: u64 = 8;
 pub(super) struct SegmentBytes {
     file: File,
     packed: Option<Packed>,
-    /// Where [`Read`] goes on.
+    /// The position of [`Read`].
     at: u64,
 }
 
-/// Where the stretches of a packed segment lie, and the one that was read last.
+/// The places of the blocks of a compressed segment, and the last block that was read.
 #[derive(Debug, Default)]
 struct Packed {
     /// In the order of the segment; none overlaps another.
@@ -185,7 +185,7 @@ impl SegmentBytes {
         }
     }
 
-    /// Bytes of the file in which nothing packed can be found: behind the last whole stretch, or damaged.
+    /// Bytes of the file that are not in a whole block: after the last one, or damaged.
     pub(super) fn unreadable(&self) -> u64 {
         self.packed.as_ref().map_or(0, |packed| packed.unreadable)
     }
@@ -306,12 +306,12 @@ const WINDOW_BYTES: usize = 1 << 20;
 pub enum Found {
     /// A whole record with the right checksum: [`SegmentReader::record`] shows it.
     Record {
-        /// Where it begins in the file, in bytes.
+        /// Its offset in the file, in bytes.
         offset: u64,
     },
     /// Bytes that belong to no readable record.
     Damaged {
-        /// Where they begin in the file, in bytes.
+        /// Their offset in the file, in bytes.
         offset: u64,
         /// How many they are.
         bytes: u64,
@@ -328,7 +328,7 @@ pub struct SegmentReader {
     window: Vec<u8>,
     /// What of the window was read from the file and not stepped over.
     filled: Range<usize>,
-    /// Where the first of those bytes lies in the file.
+    /// The offset of the first of those bytes in the file.
     offset: u64,
     at_end: bool,
     record: Range<usize>,
@@ -369,7 +369,7 @@ impl SegmentReader {
         &self.path
     }
 
-    /// The segment's header, where it is readable.
+    /// The segment's header, if it is readable.
     pub const fn header(&self) -> Option<&SegmentHeader> {
         self.header.as_ref()
     }
@@ -468,7 +468,7 @@ pub enum FooterState {
 /// What a segment holds.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SegmentScan {
-    /// Its header, where it is readable.
+    /// Its header, if it is readable.
     pub header: Option<SegmentHeader>,
     /// Its event records, in the order of the file.
     pub events: Vec<IndexEntry>,
@@ -507,7 +507,7 @@ impl SegmentScan {
             cut_bytes: 0,
         };
         while let Some(found) = reader.advance()? {
-            // A footer counts only where nothing follows it.
+            // A footer is valid only if nothing follows it.
             scan.footer = FooterState::Missing;
             match found {
                 Found::Damaged { bytes, damage, .. } => scan.add_damage(bytes, damage),
@@ -524,7 +524,7 @@ impl SegmentScan {
         Ok(scan)
     }
 
-    /// The stream that the segment belongs to: its header says so, or where that cannot be read its name.
+    /// The stream of the segment, from its header, or from its name if the header cannot be read.
     pub fn stream(&self, file: &SegmentFile) -> StreamName {
         let named = file.name.map(|name| name.stream);
         self.header.as_ref().map(|header| header.stream).or(named).unwrap_or_default()
@@ -606,7 +606,7 @@ impl Footer {
         Ok(count.filter(|_| is_footer))
     }
 
-    /// Where a segment's footer begins, and how long it is.
+    /// The offset and length of a segment's footer.
     fn find(segment: &mut SegmentBytes) -> io::Result<Option<(u64, usize)>> {
         let length = segment.length()?;
         let mut mark = [0; END_MARK_BYTES];

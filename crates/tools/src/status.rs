@@ -30,7 +30,7 @@ impl StatusSummary {
     }
 }
 
-/// What the fact with this name counts, such as `fragments`; empty where its name says that.
+/// The unit of the fact with this name, such as `fragments`; empty if the name already says it.
 pub fn unit(name: &str) -> &'static str {
     Fact::from_name(name).map_or("", Fact::unit)
 }

@@ -1,7 +1,7 @@
-//! Counts and checks what run directories hold: every key once.
+//! Counts and checks the content of run directories: every key once.
 //!
-//! Two passes: the first looks at every record of every segment and notes where the events are, the second reads the copies
-//! that count in the order of their keys. A thread of its own computes the digest, which takes longer than all the rest.
+//! Two passes: the first reads every record of every segment and remembers where the events are, the second reads the
+//! valid copies in key order. A separate thread computes the digest, which takes longer than everything else.
 
 use super::faulty::Noted;
 use super::{EventCopy, FaultyEvent, FooterState, OfflineError, RunEvent, RunIndex, SegmentScan, StreamContent};
@@ -45,8 +45,8 @@ pub struct VerifyReport {
     pub payload_sha256: String,
     /// Records whose checksum is wrong, and FED fragments whose own checksum is.
     pub crc_errors: u64,
-    /// Keys that are missing between the first and the last of each resync count. Where a stream takes a selection of the
-    /// events (`selected`), keys that no stream took are meant to be missing.
+    /// Keys missing between the first and the last of each resync count. If a stream takes a selection of the events
+    /// (`selected`), keys that no stream took are missing on purpose.
     pub gaps: u64,
     /// Further copies of keys in the same stream, which do not count as events.
     pub duplicates: u64,
@@ -90,7 +90,8 @@ pub struct VerifyReport {
 }
 
 impl VerifyReport {
-    /// Whether every byte is as it was written and no key is missing that was meant to be there. Incomplete events are no fault of the files.
+    /// Whether every byte is as it was written and no key is missing that was meant to be there. Incomplete events are
+    /// no fault of the files.
     pub fn is_intact(&self) -> bool {
         self.status.code != Status::Wrong as u8 && !self.status.reasons.contains_key(Fact::MissingKeys.name())
     }

@@ -1,4 +1,4 @@
-//! Single events, as they are built.
+//! Single events while they are built.
 
 use std::time::Duration;
 

@@ -90,7 +90,7 @@ pub(super) struct Manner {
 }
 
 impl Manner {
-    /// Returns the name of the operator as it is shown.
+    /// Returns the name of the operator for display.
     fn by(&self) -> String {
         shown(self.by.as_deref().unwrap_or("unnamed client"))
     }

@@ -77,7 +77,7 @@ impl Events {
     }
 }
 
-/// An equation that does not hold now. While a run goes on its numbers are of different moments.
+/// An equation that does not hold now. During a run its numbers are of different moments.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct Unbalanced {
     equation: &'static str,

@@ -39,7 +39,7 @@ impl Limited {
     }
 }
 
-/// The stable name of a variant, as it is written.
+/// The stable name of a variant, as serialised.
 pub(crate) fn name_of(variant: &impl Serialize) -> String {
     let name = serde_json::to_value(variant).ok();
     name.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()

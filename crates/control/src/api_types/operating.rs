@@ -1,4 +1,4 @@
-//! Which sources take part, who has control, and what can be changed while a run goes on.
+//! Sources that take part, the operator who has control, and parameters that can change during a run.
 
 use std::collections::BTreeSet;
 
@@ -72,7 +72,7 @@ pub(crate) fn masks(view: &SessionView) -> Vec<Mask> {
     sources.into_iter().map(mask).collect()
 }
 
-/// What is to be done.
+/// The change.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Masking {
@@ -82,7 +82,7 @@ pub(crate) struct Masking {
     pub(crate) is_masked: bool,
 }
 
-/// Which sources are to be begun anew.
+/// The sources to restart.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Restarting {
@@ -102,7 +102,8 @@ struct RestartedSource {
 /// What became of a restart. With any answer the sources take part again as soon as they send.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(crate) struct Restarted {
-    /// `done`; `late`: not every readout unit said in time from which event on its source is out; `run_over`: the run ended before.
+    /// `done`; `late`: not every readout unit said in time from which event on its source is out; `run_over`: the run
+    /// ended before.
     pub(crate) answer: &'static str,
     /// The same in words.
     text: String,

@@ -13,7 +13,7 @@ use std::io::Write;
 pub struct DumpOptions {
     /// The first block, counted from 0.
     pub first: u64,
-    /// The one behind the last.
+    /// The end, exclusive.
     pub end: u64,
     /// Whether the text is coloured with escape sequences.
     pub colours: bool,
@@ -47,7 +47,7 @@ pub fn dump(input: &mut BlockInput, options: &DumpOptions, out: &mut dyn Write) 
     Ok(())
 }
 
-/// Escape sequences, where they are wanted.
+/// Escape sequences, if enabled.
 struct Paint(bool);
 
 impl Paint {
@@ -133,7 +133,7 @@ impl Walker {
         Ok(())
     }
 
-    /// A line about a sub-chunk: where its data are, what its trailer says, and what becomes of the chunk.
+    /// Prints a line about a sub-chunk: the place of its data, its trailer, and the state of the chunk.
     fn sub_chunk(&mut self, block_number: u64, elink: ELink, sub_chunk: SubChunk, block: &[u8]) -> String {
         let trailer = Trailer(sub_chunk.trailer);
         let (start, bytes) = (sub_chunk.offset as usize, trailer.data_bytes() as usize);

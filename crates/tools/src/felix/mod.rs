@@ -1,4 +1,4 @@
-//! FELIX blocks from files, pipes and standard input: counted, shown, made.
+//! FELIX blocks from files, pipes and standard input: counting, showing, generating.
 //!
 //! ```text
 //! BlockInput  bytes of any stream --> batches of whole blocks: finds the kind and, behind lost bytes, the next block
@@ -34,10 +34,10 @@ use std::sync::atomic::AtomicBool;
 const WINDOW_BYTES: usize = 1 << 20;
 /// At most this much is read to find out what the blocks are.
 const LOOK_BYTES: usize = 4 * LARGEST_BLOCK_BYTES;
-/// So many blocks are looked at where bytes were lost: the next one may begin in the first, and two follow it.
+/// The number of blocks searched after lost bytes: the next one may begin in the first, and two must follow it.
 const SEARCH_BLOCKS: usize = 3;
 
-/// Opens a file, a FIFO, or standard input where the path is `-`.
+/// Opens a file, a FIFO, or standard input if the path is `-`.
 ///
 /// # Errors
 /// If the file cannot be opened or read, or no block is found in its beginning.
@@ -50,7 +50,7 @@ pub fn open(path: &Path) -> Result<BlockInput, OfflineError> {
     BlockInput::new(path, read)
 }
 
-/// Blocks that lie one behind the other. Where bytes were lost the next place is found where blocks follow again.
+/// Successive blocks. After lost bytes it continues where blocks are found again.
 pub struct BlockInput {
     path: PathBuf,
     read: Box<dyn Read + Send>,
@@ -135,7 +135,7 @@ impl BlockInput {
     pub fn next_blocks(&mut self) -> Result<Option<(u64, &[u8])>, OfflineError> {
         let block = self.format.block_bytes();
         loop {
-            // A block that has come does not wait for others behind it, unless it begins wrongly.
+            // A complete block does not wait for the following ones, unless its beginning is wrong.
             self.fill(block)?;
             if !self.is_block(&self.buffer[self.start..self.end]) {
                 self.fill(SEARCH_BLOCKS * block)?;
@@ -178,7 +178,7 @@ impl BlockInput {
         if rest.len() >= 2 * block {
             return Err(block);
         }
-        // No block can follow any more: the last one ends with the stream.
+        // No more blocks can follow: the last one ends with the stream.
         let last = rest.len() - block;
         if last > 0 && self.is_block(&rest[last..]) { Err(last) } else { Ok(block) }
     }
@@ -210,7 +210,7 @@ impl BlockInput {
     }
 }
 
-/// The kind of the blocks in these bytes, and where the first whole one begins.
+/// The format of the blocks in these bytes, and the offset of the first whole one.
 fn detect(bytes: &[u8]) -> Option<(BlockFormat, usize)> {
     let is_whole = |format: BlockFormat, start: usize| bytes.len() >= start + format.block_bytes();
     if let Some(format) = BlockFormat::detect(bytes).filter(|&format| is_whole(format, 0)) {
@@ -222,7 +222,8 @@ fn detect(bytes: &[u8]) -> Option<(BlockFormat, usize)> {
     found.filter(|&(format, start)| is_whole(format, start)).min_by_key(|&(_, start)| start)
 }
 
-/// The blocks of an origin, whose kind is found: the first ones are waited for. They end when `is_over` is set, if not before.
+/// The blocks of an origin, whose format is detected from the first ones, after a wait for them. They end at the latest
+/// when `is_over` is set.
 ///
 /// # Errors
 /// If it cannot be opened or read, or has no blocks.
@@ -230,7 +231,7 @@ pub fn blocks(origin: &ByteOrigin, is_over: &Arc<AtomicBool>) -> Result<BlockInp
     BlockInput::new(origin.path(), open_origin(origin, is_over)?)
 }
 
-/// The blocks of an origin, of a kind that is known: nothing is waited for.
+/// The blocks of an origin of a known format, without a wait.
 ///
 /// # Errors
 /// If it cannot be opened.
@@ -320,7 +321,7 @@ impl fmt::Display for ELinks {
 /// Blocks are written in pieces of about this many bytes.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// What is to be written.
+/// What to generate.
 #[derive(Clone, Debug)]
 pub struct GenerateOptions {
     /// The card.

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// This many reasons of units that could not filter a file are kept.
 const MOST_FAILURES: usize = 10;
-/// How often to read the directory.
+/// The interval of directory scans.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// How a broker works.
@@ -49,7 +49,7 @@ enum Heard {
     Gone(UnitId),
 }
 
-/// Serves the files of a run until its end is written and everything is decided, or until `stop` says so.
+/// Serves the files of a run until the run is closed and everything is decided, or until `stop` is set.
 ///
 /// # Errors
 /// If the directory cannot be read or written, another broker serves it, or its own units do not work.
@@ -154,7 +154,7 @@ fn welcome(unit: UnitId, connection: UnixStream, connections: &Connections, said
     let _ = said.send(Heard::Joined(unit));
     thread::spawn(move || {
         for line in BufReader::new(reader).lines() {
-            // A unit that sends an unknown line is not read any more.
+            // A unit that sends an unknown line is no longer read.
             let Some(word) = line.ok().and_then(|text| text.parse().ok()) else { break };
             if said.send(Heard::Said(unit, word)).is_err() {
                 break;
@@ -176,7 +176,7 @@ struct Service<'a> {
     connections: Connections,
     /// When to read the directory again; never after the run's end was found.
     next_look: Option<Instant>,
-    /// Those whose end the merger knows.
+    /// Those whose end the merger has.
     lumisections: BTreeSet<u32>,
     closed: Vec<Closed>,
     /// Files of events that are not given to a unit.
@@ -186,7 +186,7 @@ struct Service<'a> {
 }
 
 impl Service<'_> {
-    /// Takes over what lies in the directory.
+    /// Adopts the content of the directory.
     fn begin(&mut self) -> Result<(), FilesError> {
         let (contents, outputs) = (self.place.contents()?, self.place.outputs()?);
         for &file in &outputs.decided {
@@ -212,7 +212,7 @@ impl Service<'_> {
         self.broker.is_done() && self.children.are_gone()
     }
 
-    /// Looks, does what is to be done, and listens for a while.
+    /// Scans the directory, performs the actions that are due, and waits for messages.
     fn turn(&mut self, heard: &Receiver<Heard>) -> Result<(), FilesError> {
         let now = self.clock.now();
         if self.next_look.is_some_and(|next| now >= next) {
@@ -239,12 +239,12 @@ impl Service<'_> {
         Ok(())
     }
 
-    /// Takes note of files and lumisections that were closed meanwhile.
+    /// Adds files and lumisections that were closed since the last scan.
     fn look(&mut self, now: Instant) -> Result<(), FilesError> {
         self.next_look = Some(now.after(LOOK));
         let mut contents = self.place.contents()?;
         if contents.is_over {
-            // What was renamed while the directory was listed may be missing in the list; behind the run's end nothing is.
+            // A file renamed during the scan may be missing in the list; after the run's end no file is renamed.
             contents = self.place.contents()?;
         }
         contents.raw.iter().for_each(|&file| self.broker.add(file, Attempt(0)));
@@ -284,7 +284,7 @@ impl Service<'_> {
         }
     }
 
-    /// Whether a unit that says that it is done has written what came of a file, and that can be true.
+    /// Whether a unit that reports a file as done has written its outcome, and the outcome is plausible.
     fn is_written(&self, work: Work) -> bool {
         let Ok(told) = read_whole::<FilteredFile>(&self.place.draft(work)) else { return false };
         told.attempt == work.attempt.0
@@ -349,7 +349,7 @@ impl Service<'_> {
         let _ = locked(&self.connections).get_mut(&unit).map(|connection| writeln!(connection, "{word}"));
     }
 
-    /// Ends a connection, and the process at its other end where it is one of ours.
+    /// Ends a connection, and the process at the other end if it is one of this broker's.
     fn dismiss(&mut self, unit: UnitId) {
         let Some(connection) = locked(&self.connections).remove(&unit) else { return };
         if let Some(pid) = peer(&connection) {
@@ -409,7 +409,7 @@ pub struct FilesSummary {
     pub decided: u64,
     /// Files on which filter units crashed; they are in the directory `error`.
     pub set_aside: u64,
-    /// How often a file went to another filter unit.
+    /// The number of times that a file went to another filter unit.
     pub given_back: u64,
     /// Why units said that they cannot filter a file: the first ten.
     pub failures: Vec<String>,
@@ -419,8 +419,8 @@ pub struct FilesSummary {
     pub processed: u64,
     /// Events that they accepted.
     pub accepted: u64,
-    /// Whether each lumisection is closed and adds up: what was written is what was looked at and set aside, and in each stream
-    /// selected = prescaled_away + written.
+    /// Whether each lumisection is closed and adds up: what was written is what was looked at and set aside, and in
+    /// each stream selected = prescaled_away + written.
     pub balanced: bool,
     /// What does not hold, in words; empty if all does.
     pub unbalanced: Vec<String>,

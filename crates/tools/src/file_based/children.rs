@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Pause before a unit is started in the place of one that ended.
+/// Pause before a unit that ended is replaced.
 const PAUSE: Duration = Duration::from_millis(200);
 /// This many units, for each that there should be, may end before one of them has had a file.
 const IN_VAIN: u32 = 5;
-/// A unit that has not ended so long after everything was decided is killed: stopped, or stuck in its library.
+/// A unit that has not ended this long after everything was decided is killed: it is stopped, or hangs in its library.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The shortest time that a unit has to start, load its library and connect.
 pub(super) const LEAST_START: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ struct Place {
     child: Option<Child>,
     /// When it must have connected; `None` once it has.
     connects_by: Option<Instant>,
-    /// When another one is started.
+    /// When the replacement is started.
     due: Instant,
 }
 
@@ -60,7 +60,7 @@ impl Children {
         Self { command, places, start, restarts: 0, in_vain: 0, over: None }
     }
 
-    /// How many were started in the place of another one.
+    /// The number of replacements.
     pub(super) const fn restarts(&self) -> u64 {
         self.restarts
     }
@@ -121,7 +121,7 @@ impl Children {
             }
             if place.child.is_none() && now >= place.due && self.over.is_none() {
                 let mut unit = Command::new(&command.program);
-                // A group of its own: what is typed at a terminal to stop the run is not for the units.
+                // A separate process group: Ctrl-C at the terminal stops the run and must not reach the units.
                 let started = unit.args(&command.arguments).stdin(Stdio::null()).process_group(0).spawn();
                 place.child = Some(started.map_err(FilesError::system("start a filter unit by", &command.program))?);
                 place.connects_by = Some(now + self.start);

@@ -1,6 +1,7 @@
 //! The JSON documents beside files of events, and the documents of filter units and of the merger.
 //!
-//! Those of numbers are in [`ropewalk_engine::documents`]. A document is whole under its name: it is written as `.tmp` and renamed.
+//! Those of numbers are in [`ropewalk_engine::documents`]. A document is whole under its name: it is written as `.tmp`
+//! and renamed.
 
 use super::place::FilesError;
 use ropewalk_engine::documents::{Numbers, parse_numbers, render_legend, render_numbers};
@@ -22,7 +23,7 @@ pub fn write_numbers<N: Numbers>(path: &Path, document: &N, source: &str) -> Res
 /// Reads a document of numbers.
 ///
 /// # Errors
-/// If the file cannot be read, or other numbers stand in it.
+/// If the file cannot be read, or contains other numbers.
 pub fn read_numbers<N: Numbers>(path: &Path) -> Result<N, FilesError> {
     let text = std::fs::read(path).map_err(FilesError::system("read", path))?;
     parse_numbers(&text).ok_or_else(|| FilesError::Document {

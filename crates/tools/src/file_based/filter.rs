@@ -1,5 +1,5 @@
-//! What decides on events of files: functions here, or a filter in C, in a process of its own that can do nothing else, as those
-//! of builder units. A [`UnitTask`] says which of them a filter unit runs.
+//! The filters for files of events: built-in triggers, or a C library in a confined process, as in builder units. A
+//! [`UnitTask`] selects the filter of a filter unit.
 
 use super::unit::FilterUnit;
 use crate::library_process::{START, library_process};
@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 
 /// Decides on events.
 pub trait EventFilter {
-    /// Decides on the events of a file, in their order, and adds what it decides: whether each is accepted, and which triggers it passed.
-    /// That should depend on the event alone: another process may have to decide again.
+    /// Decides on the events of a file, in order, and appends the decisions: whether each is accepted, and the triggers
+    /// it passed. The decision should depend only on the event: another process may have to decide again.
     ///
     /// # Errors
-    /// If it cannot be said of the event behind those whose decisions were added: the file is then given back.
+    /// If the event after those with appended decisions cannot be decided: the file is then given back.
     fn decide(&mut self, events: &[FileEvent<'_>], decisions: &mut Vec<Decision>) -> Result<(), Undecided>;
 
     /// What the system lacks for it, for people.
@@ -82,7 +82,7 @@ impl<'a> FileFragment<'a> {
         if let Self::Fed(fragment) = self { fragment.header().event_type().into() } else { 0 }
     }
 
-    /// What is known of it, as a readout unit or gateway would know it.
+    /// Its metadata, as a readout unit or gateway would know them.
     fn meta(&self) -> FragmentMeta {
         let (source, length) = (self.source(), self.bytes().len() as u32);
         let Self::Fed(fragment) = self else {
@@ -127,7 +127,7 @@ impl<'a> FileEvent<'a> {
         Self { fragments: feds.or_else(|| banks(event.data())), event }
     }
 
-    /// The event as it is in the file.
+    /// The event as stored in the file.
     pub const fn event(&self) -> &frd::Event<'a> {
         &self.event
     }
@@ -163,7 +163,7 @@ impl TriggerView for FileEvent<'_> {
 /// Memory for the fragments of events that the process has: this many blocks of this many bytes.
 const BLOCK: usize = 256 << 10;
 const BLOCKS: usize = 256;
-/// How long the process is waited for at once.
+/// The longest single wait for the process.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// A library's filter, which is shown the events of one file after the other.
@@ -173,7 +173,7 @@ pub struct LibraryFilter {
     /// It has become ready, and has not ended.
     is_ready: bool,
     memory: Staging,
-    /// The events that the process has, the oldest first: they stay where they are until it has decided, or has ended.
+    /// The events that the process has, the oldest first. They stay in place until it has decided, or has ended.
     shown: VecDeque<Shown>,
 }
 
@@ -248,7 +248,8 @@ impl LibraryFilter {
             match self.offer(event) {
                 Ok(true) => {}
                 Ok(false) => return Ok(place),
-                // Those before it are decided first: there may be room then, and otherwise it is known which one it is.
+                // The earlier events are decided first: then there may be room, and otherwise this event is known to be
+                // the cause.
                 Err(_) if !self.shown.is_empty() => return Ok(place),
                 Err(why) => return Err(why),
             }
@@ -284,7 +285,7 @@ impl LibraryFilter {
         Some(copies)
     }
 
-    /// Takes what was decided meanwhile; whether there was anything.
+    /// Takes new decisions. Returns whether there were any.
     fn take(&mut self, decisions: &mut Vec<Decision>) -> Result<bool, Undecided> {
         let before = decisions.len();
         while let Some(decided) = self.process.next_decision() {
@@ -372,7 +373,7 @@ impl FilterEvent for Shown {
 pub enum UnitFilter {
     /// Triggers that are built in: the first sets trigger 0, and so on.
     Triggers(Vec<TriggerChoice>),
-    /// A library in a process of its own.
+    /// A library in its own process.
     Library {
         /// The library and its configuration text.
         filter: FilterConfig,
@@ -391,8 +392,8 @@ pub struct UnitTask {
 }
 
 impl UnitTask {
-    /// The library decides where there is one, whose process may take this many bytes of memory, otherwise triggers;
-    /// without any of these every event is accepted.
+    /// Uses the library if there is one, whose process may use this many bytes of memory; otherwise triggers. Without
+    /// both, every event is accepted.
     pub fn new(triggers: &[TriggerChoice], library: Option<(FilterConfig, u64)>, streams: &[StreamSection]) -> Self {
         let filter = match library {
             Some((filter, memory)) => UnitFilter::Library { filter, memory },

@@ -1,4 +1,5 @@
-//! File-based filtering (paper 3, II-B): events in files of a directory, best in memory, and processes that filter them.
+//! File-based filtering (paper 3, II-B): files of events in a directory, preferably in memory, and processes that
+//! filter them.
 //!
 //! ```text
 //!  run000001/   run000001_ls0001_index000007.raw    events (FRD), with a .jsn each; lumisections and run closed by EoLS, EoR
@@ -6,9 +7,9 @@
 //!               output/                             what is accepted, a document for each file, a sum for each lumisection
 //!               error/                              files that units died over
 //! ```
-//! `broker` has the machines of `flow::files` and does what they say; `children` starts filter units for it. `unit` is the
-//! other end, and `filter` what it runs: the same triggers and streams as those of run files. Whichever process is killed, and
-//! when, the directory is enough to go on: `place` knows its names, `documents` the content of the JSON files.
+//! `broker` drives the state machines of `flow::files`; `children` starts filter units for it. `unit` is the other end,
+//! and `filter` what it runs: the same triggers and streams as those of run files. Whichever process is killed, and
+//! when, the directory suffices to continue: `place` defines its names, `documents` the content of the JSON files.
 
 mod broker;
 mod children;

@@ -1,4 +1,4 @@
-//! The names in a run's directory, and what lies there.
+//! The names in a run's directory, and its content.
 
 use super::documents::{FilteredFile, StreamFile};
 use super::filter::Undecided;
@@ -18,7 +18,7 @@ pub struct Place {
     run: RunNumber,
 }
 
-/// What lies in it.
+/// The content of the directory.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Contents {
     /// Files of events.
@@ -34,7 +34,7 @@ pub(super) struct Contents {
 /// What filter units left.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Outputs {
-    /// Files of which a document says what came of them.
+    /// Files whose document with the outcome exists.
     pub(super) decided: BTreeSet<FileId>,
     /// Tries for which there is something, and what.
     pub(super) tries: BTreeMap<Work, Vec<PathBuf>>,
@@ -43,10 +43,10 @@ pub(super) struct Outputs {
 }
 
 impl Place {
-    /// The directory of a run, named after it: `run000042`.
+    /// Opens the directory of a run, which is named after it: `run000042`.
     ///
     /// # Errors
-    /// If its name is another one, or it cannot be entered.
+    /// If it has another name, or cannot be opened.
     pub fn open(directory: &Path) -> Result<Self, FilesError> {
         let directory = directory.canonicalize().map_err(FilesError::system("enter", directory))?;
         let name = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -63,7 +63,7 @@ impl Place {
         self.run
     }
 
-    /// Where the broker listens.
+    /// The socket of the broker.
     pub fn socket(&self) -> PathBuf {
         self.directory.join("broker.socket")
     }
@@ -82,7 +82,7 @@ impl Place {
         self.named(file.lumisection, FileKind::Raw { index: file.index })
     }
 
-    /// Whether the run is closed: no file comes any more.
+    /// Whether the run is closed: no more files come.
     pub fn is_closed(&self) -> bool {
         self.named(0, FileKind::EndOfRun).exists()
     }
@@ -117,7 +117,7 @@ impl Place {
         self.output().join(format!("run{run:06}_ls{lumisection:04}_stream{stream}_index{index:06}-{attempt}.raw"))
     }
 
-    /// Whether what a try says that a stream took is there.
+    /// Whether the output of a try for a stream, as reported, exists.
     pub(super) fn is_there(&self, work: Work, told: &StreamFile) -> bool {
         let Ok(stream) = told.stream.parse() else { return false };
         let there = std::fs::metadata(self.stream_file(work, stream)).map_or(0, |file| file.len());
@@ -131,7 +131,7 @@ impl Place {
         self.output().join(name)
     }
 
-    /// The document of what came of a file.
+    /// The document with the outcome of a file.
     pub(super) fn document(&self, file: FileId) -> PathBuf {
         let kind = FileKind::Account { index: file.index };
         self.output().join(FileName { run: self.run, lumisection: file.lumisection, kind }.to_string())
@@ -148,13 +148,13 @@ impl Place {
         self.output().join(FileName { run: self.run, lumisection, kind }.to_string())
     }
 
-    /// Where a file is moved that is set aside.
+    /// The new path of a file that is set aside.
     pub(super) fn aside(&self, file: FileId) -> PathBuf {
         let kind = FileKind::Raw { index: file.index };
         self.error().join(FileName { run: self.run, lumisection: file.lumisection, kind }.to_string())
     }
 
-    /// What lies there.
+    /// Reads the content of the directory.
     pub(super) fn contents(&self) -> Result<Contents, FilesError> {
         let mut contents = Contents::default();
         for name in self.names(&self.directory)? {
@@ -267,15 +267,15 @@ pub enum FilesError {
         /// The directory.
         path: PathBuf,
     },
-    /// Filter units end as soon as they are started.
+    /// Filter units end immediately after their start.
     #[error("filter units ended {times} times in a row before they had a file: {last}")]
     Units {
-        /// How often.
+        /// The number of attempts.
         times: u32,
         /// How the last one ended.
         last: String,
     },
-    /// The broker sent a line that this filter unit does not know.
+    /// The broker sent a line that this filter unit cannot parse.
     #[error("the broker said {text:?}, which is nothing that a filter unit knows; are both of the same version?")]
     Line {
         /// What it said.

@@ -1,4 +1,4 @@
-//! A filter unit: takes one file after the other, until there are no more. It speaks with its broker in lines of text.
+//! A filter unit: takes one file after the other until there are no more. It talks to its broker in lines of text.
 //!
 //! ```text
 //!  unit --> broker   want                       broker --> unit   give 1 7 2     lumisection, index, attempt
@@ -37,7 +37,7 @@ pub enum FromUnit {
 pub enum ToUnit {
     /// Filter this file.
     Give(Work),
-    /// Nothing comes any more.
+    /// No more files come.
     Finish,
 }
 
@@ -50,7 +50,7 @@ fn write(out: &mut fmt::Formatter<'_>, word: &str, work: &Work) -> fmt::Result {
     write!(out, "{word} {} {} {}", work.file.lumisection, work.file.index, work.attempt.0)
 }
 
-/// The word, the work behind it where there is one, and the rest.
+/// The command, the work after it if there is any, and the rest.
 fn parse_line(text: &str) -> Option<(&str, Option<Work>, &str)> {
     let mut words = text.trim().splitn(5, ' ');
     let word = words.next()?;
@@ -159,7 +159,8 @@ impl FilterUnit {
         self.filter.warnings()
     }
 
-    /// Filters the files that the broker gives, until the run is over or the broker has closed the connection. Returns the number of files.
+    /// Filters the files that the broker gives, until the run is over or the broker has closed the connection. Returns
+    /// the number of files.
     ///
     /// # Errors
     /// The broker sent a line that is not in the protocol.
@@ -187,7 +188,7 @@ impl FilterUnit {
         Ok(files)
     }
 
-    /// Filters a file: what streams take is written first, then what came of it.
+    /// Filters a file: first writes what streams take, then the document with the outcome.
     ///
     /// # Errors
     /// If the file cannot be read or is not valid, if the filter cannot decide, or if a file of this try exists

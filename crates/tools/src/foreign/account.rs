@@ -1,5 +1,5 @@
-//! What each source sent, and every fault by its name. Bytes of connections that a capture misses are reported, and passed over
-//! at frames.
+//! What each source sent, and every fault by its name. Bytes of connections that a capture misses are reported, and
+//! passed over at frames.
 
 use super::frames::{Found, Frame, Peer};
 use crate::Packing;
@@ -41,7 +41,7 @@ pub struct ForeignReport {
     pub frame_bytes: u64,
     /// Bytes that belong to no frame.
     pub skipped_bytes: u64,
-    /// Bytes between frames that the format knows and that are no data.
+    /// Filler bytes of the format between frames.
     pub filler_bytes: u64,
     /// Bytes at the end that are no whole frame.
     pub left_over_bytes: u64,
@@ -62,7 +62,7 @@ pub struct ForeignReport {
 /// A file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct FileReport {
-    /// Where it is.
+    /// The path.
     pub path: String,
     /// Its bytes, unpacked.
     pub bytes: u64,
@@ -102,7 +102,7 @@ pub struct CaptureReport {
     pub last_time: Option<String>,
 }
 
-/// Where a capture misses bytes of a connection.
+/// Missing bytes of a connection in a capture.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct PeerHole {
     /// Who sent.
@@ -169,7 +169,7 @@ pub struct SourceReport {
     pub duplicates: u64,
     /// Numbers that came a little late.
     pub out_of_order: u64,
-    /// How often the number began anew.
+    /// The number of restarts of the numbering.
     pub restarts: u64,
     /// Frames whose checksum is wrong.
     pub wrong_checksums: u64,
@@ -271,7 +271,7 @@ pub(super) struct Account {
 #[derive(Copy, Clone, Debug)]
 struct Announcement {
     announced: Announced,
-    /// Where the header begins.
+    /// The offset of the header.
     offset: u64,
     frames: u64,
 }
@@ -440,7 +440,7 @@ impl Source {
     }
 }
 
-/// A number whose bits have nothing to do with those of the next number any more (the finish of SplitMix64).
+/// Mixes the bits of a number so that they are unrelated to those of the next one (the finish of SplitMix64).
 const fn mixed(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -548,7 +548,7 @@ impl Account {
         }
     }
 
-    /// Compares what a file's header says with what there is up to here.
+    /// Compares a file's header with the frames up to here.
     fn end_announcement(&mut self, end: u64) {
         let Some(Announcement { announced, offset, frames }) = self.announcement.take() else { return };
         if announced.frames != frames {
@@ -597,7 +597,7 @@ impl Account {
     }
 }
 
-/// Where a capture misses bytes of a connection.
+/// Missing bytes of a connection in a capture.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct HoleReport {
     /// How many bytes of the connection are before it.

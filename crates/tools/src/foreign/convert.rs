@@ -1,11 +1,13 @@
-//! Run files made of files of other formats and of captures.
+//! Makes run files from files of other formats and from captures.
 //!
 //! ```text
 //!  files --frames--> fragments: whose, of which event --> a spool in the run's directory, and a list of what lies in it
 //!  the list, in the order of events and sources ------> events, each with the fragments of all its sources --> run files
 //! ```
-//! Whole events whose fragments can be told apart (FRD, MDF) become those, and an envelope of what is around them, so that nothing is lost.
-//! What goes on over several frames (FEROL blocks, pages) or datagrams is one fragment. Fragments may come in any order, and the files one after the other: memory holds a line of the list for each.
+//! Events whose fragments can be separated (FRD, MDF) are split into them, with an envelope for the bytes around them,
+//! so that nothing is lost. Data that span several frames (FEROL blocks, pages) or datagrams are one fragment.
+//! Fragments may be in any order, and the files one after the other: memory holds one line of the list for each
+//! fragment.
 
 use super::account::missed;
 use super::frames::{self, CutOff, Found, Frame, Input};
@@ -26,7 +28,7 @@ use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// What came of it.
+/// The result of a conversion.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Converted {
     /// The files' format.
@@ -43,7 +45,7 @@ pub struct Converted {
     pub bytes: u64,
     /// Fragments of a source and an event that were there already; left out.
     pub duplicates: u64,
-    /// Frames with missing datagrams or that cannot be split; places behind which no next frame is found.
+    /// Frames with missing datagrams or that cannot be split; places after which no next frame is found.
     pub left_out: u64,
     /// Bytes that belong to no frame.
     pub skipped_bytes: u64,
@@ -83,7 +85,7 @@ impl Converted {
     }
 }
 
-/// Where a fragment lies in the spool, and what is known of it.
+/// The place of a fragment in the spool, and its metadata.
 #[derive(Copy, Clone, Debug)]
 struct Spooled {
     /// Its event, as all sources count; sources without numbers count from 0.
@@ -92,7 +94,7 @@ struct Spooled {
     entry: FragmentEntry,
 }
 
-/// A fragment with which further frames may go on.
+/// A fragment that further frames may continue.
 struct Open {
     one: Spooled,
     bytes: Vec<u8>,
@@ -102,12 +104,13 @@ struct Open {
 }
 
 impl Open {
-    /// Whether a frame goes on with it: one of another event does not, though the first frame of that is missing.
+    /// Whether a frame continues it: a frame of another event does not, even if the first frame of that event is
+    /// missing.
     fn is_gone_on_with(&self, format: ForeignFormat, fields: &Fields, bytes: &[u8]) -> bool {
         format.goes_on(bytes) && fields.event.unwrap_or_default() == self.one.entry.raw_id
     }
 
-    /// A frame goes on with it.
+    /// Adds a frame that continues it.
     fn go_on(&mut self, fields: &Fields, body: &[u8]) {
         self.bytes.extend_from_slice(body);
         let is_behind_gap = fields.place.zip(self.place).is_some_and(|(place, last)| place > last + 1);
@@ -166,7 +169,7 @@ struct Gatherer {
     counters: HashMap<u32, Wide>,
     /// Whose frames do not say it: a number for each address.
     peers: Vec<std::net::IpAddr>,
-    /// By source: its last fragment, with which further frames may go on.
+    /// By source: its last fragment, which further frames may continue.
     open: BTreeMap<u32, Open>,
     split: Vec<Piece>,
     /// Files' headers, as long as no event has followed them.
@@ -178,7 +181,7 @@ struct Gatherer {
 
 impl Drop for Gatherer {
     fn drop(&mut self) {
-        // The file is not needed any more. If it cannot be removed, it does no harm.
+        // The file is no longer needed. If it cannot be removed, that does no harm.
         let _ = std::fs::remove_file(&self.path);
     }
 }
@@ -275,7 +278,7 @@ impl Gatherer {
         for member in &whole.members {
             let (source, fragment) = (member.source.0, &bytes[member.place.clone()]);
             let said = if member.format == format { *fields } else { member.format.fields(fragment) };
-            // What cannot be divided has no checksum of its own.
+            // What cannot be split has no checksum of its own.
             let checksum = member.format.checksum(fragment).filter(|_| member.format != format);
             self.formats.insert(source, source_format(member.format));
             self.spool(Spooled { number, offset: 0, entry: entry(member.format, source, &said) }, fragment, checksum)?;
@@ -346,7 +349,7 @@ impl Gatherer {
         self.spool(one, fragment, framing.checksum(fragment))
     }
 
-    /// Puts a fragment that is whole into the spool; `checksum` says whether its own is right, where it has one.
+    /// Writes a complete fragment to the spool; `checksum` says whether its own is right, if it has one.
     fn spool(&mut self, mut one: Spooled, fragment: &[u8], checksum: Option<bool>) -> Result<(), OfflineError> {
         if let Some(is_right) = checksum {
             self.told.wrong_checksums += u64::from(!is_right);
@@ -378,11 +381,11 @@ impl Gatherer {
                 self.put_together(format, one, &fragment)?;
             }
         }
-        // Of a file without events there is nothing that its header could stand in front of.
+        // A file without events has nothing that its header could precede.
         self.told.left_out += u64::from(!self.ahead.is_empty());
         let sources: BTreeSet<u32> = self.list.iter().map(|one| one.entry.source.0).collect();
         let is_of_parts = format.is_some_and(|format| !format.holds_whole_events());
-        // Within a source and an event, what came first. The fragments of a whole event stay in their order.
+        // Within a source and an event in order of arrival. The fragments of a whole event keep their order.
         self.list.sort_by_key(|one| (one.number, is_of_parts.then_some(one.entry.source)));
         let ranked = format.is_some_and(ForeignFormat::numbers_grow);
         let first = self.list.first().map_or(0, |one| one.number);

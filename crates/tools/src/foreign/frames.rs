@@ -1,4 +1,4 @@
-//! The frames of a file: one behind the other, or in the datagrams and connections of a capture.
+//! The frames of a file: successive ones, or those in the datagrams and connections of a capture.
 //!
 //! A file's bytes are read through a window that grows with the longest frame.
 
@@ -49,12 +49,12 @@ pub(super) struct Input {
     /// Bytes before the buffer's beginning.
     before: u64,
     is_over: bool,
-    /// Why no more can be read, where that is not the end.
+    /// Why reading stopped, if not at the end.
     trouble: Option<String>,
 }
 
 impl Input {
-    /// Opens a file, a FIFO, or standard input where the path is `-`; unpacked, where it is packed.
+    /// Opens a file, a FIFO, or standard input if the path is `-`; decompresses it if it is compressed.
     pub(super) fn open(path: &Path) -> Result<Self, OfflineError> {
         let read: Box<dyn Read + Send> = if path == Path::new("-") {
             Box::new(std::io::stdin())
@@ -64,7 +64,7 @@ impl Input {
         Self::of(path, read)
     }
 
-    /// The same of what is read until `is_over` is set.
+    /// The same for an origin, until `is_over` is set.
     pub(super) fn of_origin(origin: &ByteOrigin, is_over: &Arc<AtomicBool>) -> Result<Self, OfflineError> {
         Self::of(origin.path(), open_origin(origin, is_over)?)
     }
@@ -81,13 +81,14 @@ impl Input {
         self.read.packing()
     }
 
-    /// Why it ends before its end, where it does: it cannot be unpacked or read any further. What is in the window is no whole frame.
+    /// Why the input ends early, if it does: it cannot be decompressed or read further. The window then holds no whole
+    /// frame.
     pub(super) fn cut_off(&self) -> Option<CutOff> {
         let why = self.trouble.clone()?;
         Some(CutOff { bytes: self.window().len() as u64, why })
     }
 
-    /// Reads what is left, and says how many bytes that were with the window's.
+    /// Reads the rest, and returns its number of bytes including the window.
     pub(super) fn drain(&mut self) -> u64 {
         let from = self.offset();
         while self.fill(self.window().len() + 1) {
@@ -101,7 +102,7 @@ impl Input {
         &self.buffer[self.start..self.end]
     }
 
-    /// Where the window begins in the file (unpacked).
+    /// The offset of the window in the (decompressed) file.
     pub(super) const fn offset(&self) -> u64 {
         self.before + self.start as u64
     }
@@ -111,7 +112,7 @@ impl Input {
         self.before + self.end as u64
     }
 
-    /// The file's first bytes, as many as it takes to know what it is.
+    /// The file's first bytes, as many as needed to recognise its format.
     pub(super) fn begin(&mut self) -> &[u8] {
         self.fill(LOOK_BYTES);
         self.window()
@@ -142,7 +143,7 @@ impl Input {
         self.end - self.start >= bytes
     }
 
-    /// Reads what there is; 0 at the end, and if no more can be read.
+    /// Reads the bytes that are available; 0 at the end, or after an error.
     fn read_some(&mut self) -> usize {
         loop {
             match self.read.read(&mut self.buffer[self.end..]) {
@@ -182,7 +183,7 @@ impl Input {
     }
 }
 
-/// Who sent something, in a capture: an address, with its port where there are ports.
+/// The sender in a capture: an address, with its port if it has one.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) enum Peer {
     /// A datagram's or a connection's.
@@ -214,7 +215,7 @@ impl std::fmt::Display for Peer {
 pub(super) struct Frame<'a> {
     pub(super) format: ForeignFormat,
     pub(super) bytes: &'a [u8],
-    /// Where it begins in the file; for a capture, where the packet that completed it does.
+    /// Its offset in the file; for a capture, the offset of the packet that completed it.
     pub(super) offset: u64,
     pub(super) peer: Option<Peer>,
     /// When it passed.
@@ -335,7 +336,7 @@ pub(super) struct Carriage {
 
 /// What passes in a capture.
 pub(super) enum Passing<'a> {
-    /// A packet: when it did, where it begins in the file, and what it carries.
+    /// A packet: its time, its offset in the file, and its content.
     Packet { time: Option<Utc>, offset: u64, carried: Carried<'a> },
     /// The capture itself is damaged.
     Damage { offset: u64, error: CaptureError },
@@ -350,7 +351,7 @@ pub(super) struct Rest {
 }
 
 impl Carriage {
-    /// Tells what passes, packet by packet, to the end or as long as it is wanted.
+    /// Calls `tell` for each packet, to the end or until `tell` stops it.
     pub(super) fn read(mut self, input: &mut Input, tell: &mut impl FnMut(Passing<'_>) -> ControlFlow<()>) -> Rest {
         let mut reader = CaptureReader::new();
         let cut_off = loop {
@@ -384,7 +385,7 @@ impl Carriage {
     }
 }
 
-/// Why a capture has an end here where this many bytes should follow; `None` if it may have one.
+/// Why a capture ends here when this many bytes should follow; `None` if it may end here.
 fn ends_within(input: &Input, needed: usize) -> Option<CutOff> {
     let bytes = input.window().len();
     let ends = || CutOff {
@@ -410,7 +411,7 @@ struct Connection {
     bytes: Vec<u8>,
     search: Search,
     is_lost: bool,
-    /// What finds whole frames behind holes, once the format is known.
+    /// Finds whole frames after holes, once the format is known.
     mender: Option<Mender>,
 }
 
@@ -479,7 +480,7 @@ struct Place {
     offset: u64,
     time: Option<Utc>,
     peer: Peer,
-    /// Where it goes.
+    /// The destination port.
     port: u16,
 }
 
@@ -489,8 +490,8 @@ impl Place {
     }
 }
 
-/// The frames of a datagram, one behind the other, or the one that this datagram completes. A datagram that does not
-/// begin with a frame belongs to something else.
+/// The frames of a datagram: successive ones, or the one that this datagram completes. A datagram that does not begin
+/// with a frame is not part of this data.
 fn read_datagram(
     format: &mut Option<ForeignFormat>,
     parts: &mut Parts,
@@ -555,7 +556,7 @@ impl Connection {
             }
             if piece.begins || piece.lost_bytes > 0 {
                 self.read_whole(*format, place, tell);
-                // What was before is no beginning of what comes now.
+                // The bytes before are not the beginning of what follows.
                 tell(Found::LeftOver { bytes: self.bytes.len() as u64 });
                 self.bytes.clear();
                 (self.search, self.is_lost) = (Search::default(), false);
@@ -663,8 +664,8 @@ const MOST_UNKNOWN_BYTES: usize = 1 << 20;
 /// The most connections that are counted apart. No recording of one detector has more.
 const MOST_CONNECTIONS: usize = 1024;
 
-/// The directions of a capture's connections that carry something, in the order in which they began to. One that was cut off and
-/// comes again is the same.
+/// The directions of a capture's connections that carry something, in the order in which they began to. One that was
+/// cut off and comes again is the same.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
     known: Vec<KnownConnection>,
@@ -699,7 +700,7 @@ impl Connections {
     /// the acknowledgements to a board.
     pub(super) fn number_of(&mut self, segment: &Segment<'_>) -> Option<usize> {
         let Segment { source, destination, ends, payload, .. } = *segment;
-        // Where the capture misses the first bytes, those behind them wait, and are the source's all the same.
+        // If the capture lacks the first bytes, the following ones wait, and still belong to the source.
         let carries = !payload.is_empty();
         let known = self.known.iter().position(|known| known.is(source, destination));
         let again = || self.known.iter().position(|known| carries && known.is_again(source, destination));

@@ -1,4 +1,4 @@
-//! Files of other formats, and captures of network traffic: counted, checked, shown.
+//! Files of other formats, and captures of network traffic: counting, checking, showing.
 //!
 //! ```text
 //! frames     a file, unpacked where it is packed, and its frames: of a stream, or of a capture's datagrams and connections
@@ -9,8 +9,8 @@
 //! trial      a source's layout or format tried on what its board sent
 //! recording  a capture or another file instead of the sources of a run; received data as a capture
 //! ```
-//! No case per format: what there is to know is in `ropewalk_wire::foreign`. Memory holds a window per file, and some numbers
-//! per source.
+//! There is no case per format: `ropewalk_wire::foreign` describes the formats. Memory holds a window per file, and a
+//! few numbers per source.
 
 mod account;
 mod convert;
@@ -57,7 +57,7 @@ pub use trial::{
 /// What of the frames is kept, beside the account.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct ForeignOptions {
-    /// The files' format; it is found out where it is not said.
+    /// The files' format; detected if not given.
     pub format: Option<ForeignFormat>,
     /// This many frames from this one on (counted from 0) with all their fields.
     pub first_record: u64,
@@ -67,8 +67,8 @@ pub struct ForeignOptions {
     pub payload_bytes: usize,
 }
 
-/// Whether a file is for [`inspect_foreign`] and no run file: a capture, a file whose format is known by its first bytes, or what
-/// cannot be looked into without taking its bytes (a FIFO, or `-` for standard input).
+/// Whether a file is for [`inspect_foreign`] and no run file: a capture, a file whose format is known by its first
+/// bytes, or what cannot be looked into without taking its bytes (a FIFO, or `-` for standard input).
 ///
 /// # Errors
 /// If it cannot be read. A directory is not one, and neither is a missing file.
@@ -148,7 +148,7 @@ pub struct RecordReport {
     pub peer: Option<String>,
     /// Time of the packet, in a capture, in UTC; null otherwise.
     pub time: Option<String>,
-    /// What it is.
+    /// The kind.
     pub kind: String,
     /// Its fields.
     pub fields: Vec<FieldReport>,
@@ -176,7 +176,7 @@ pub struct FieldReport {
 /// A part.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct PartReport {
-    /// What it is.
+    /// The name.
     pub name: String,
     /// Offset in the frame, in bytes.
     pub at: u64,

@@ -1,13 +1,13 @@
-//! Recordings instead of sources: a run of such a configuration makes run files of a recording.
+//! Recordings instead of sources: such a run makes run files from a recording.
 //!
 //! ```text
 //!  configuration --> the sources whose frames it describes, and no others
 //!                --> each is read from the recording: the packets that went where it listens
 //!                --> the first event is the first one in the recording, with any number
 //! ```
-//! Everything else is as in any run, so that the result is what a run would have written. A source is fed with a capture's
-//! datagrams or connection, or with the bytes of any other file. The other way round, datagrams that were received are saved as
-//! a capture: with the headers that they came with, as far as a socket tells.
+//! Everything else is as in any run, so that the result is what a run would have written. A source is fed with a
+//! capture's datagrams or connection, or with the bytes of any other file. In the other direction, received datagrams
+//! are saved as a capture: with their own headers, as far as the socket provides them.
 
 use super::account::{give_on, unreadable, write_holes};
 use super::frames::{Carriage, Connections, CutOff, Input, Passing};
@@ -36,15 +36,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// What a run of a recording is taken with.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// The configuration. It still says where its run directory is made.
+    /// The configuration. It still determines the place of the run directory.
     pub configuration: Configuration,
     /// Sources that take no part, because nothing describes their frames.
     pub left_out: Vec<String>,
 }
 
-/// Puts recordings, each a capture or the bytes of one stream, in the place of the sources of these names, or of all whose frames
-/// are described where none is named. One recording is that of all of them; of several each source has its own, in the order of
-/// the names, or of the configuration.
+/// Replaces the sources of these names, or all whose frames are described if no name is given, by recordings: each a
+/// capture or the bytes of one stream. One recording serves all of them; with several, each source has its own, in the
+/// order of the names, or of the configuration.
 ///
 /// # Errors
 /// If a recording cannot be read, there is no such source, or it cannot hold what these sources sent.
@@ -128,7 +128,7 @@ fn fits(sources: &[SourceSection], recording: &Path) -> Result<(), OfflineError>
     Ok(())
 }
 
-/// A source is read from the recording: the packets that went where it listens, if it does not say which.
+/// Makes a source read from the recording: the packets to its own address, unless it selects others.
 fn read_from(source: &mut SourceSection, recording: &Path) {
     let address = |place: &str| place.rsplit_once(':').and_then(|(host, _)| host.parse::<IpAddr>().ok());
     let mut packets = PacketsTable::default();
@@ -151,7 +151,7 @@ struct Begin {
 }
 
 impl Begin {
-    /// How far this source begins after the event with so much higher a number, as far as its bits tell.
+    /// How far this source begins after the event whose number is higher by `shift`, within the bits of its number.
     const fn after(&self, shift: u64) -> i64 {
         let unused = 64 - self.bits;
         (self.shift.wrapping_sub(shift) << unused) as i64 >> unused
@@ -188,7 +188,7 @@ fn begin_at_its_begin(sources: &mut [SourceSection], recordings: &[&Path]) -> Re
     Ok(())
 }
 
-/// What there is of a source; `None` if only a run finds its frames.
+/// The account of a source's recording; `None` if only a run finds its frames.
 fn account(source: &SourceSection, wanted: &Wanted, recording: &Path) -> Result<Option<TrialAccount>, OfflineError> {
     let Some(framing) = source.framing() else { return Ok(None) };
     let own = source.tried_board(wanted);
@@ -200,7 +200,7 @@ fn account(source: &SourceSection, wanted: &Wanted, recording: &Path) -> Result<
     Ok(Some(account))
 }
 
-/// Where a source's numbers begin; `None` if it has none, or if nothing of it was recorded.
+/// The first number of a source; `None` if it has no numbers, or if nothing of it was recorded.
 fn begin(source: &SourceSection, account: &TrialAccount) -> Option<Begin> {
     let widths = source.framing()?.widths();
     let (first, bits) = first_of(account, (widths.event, widths.sequence))?;
@@ -253,7 +253,7 @@ pub struct Passed {
     pub damaged: u64,
     /// Datagrams of which some IP fragments are missing.
     pub unfinished_datagrams: u64,
-    /// Frames of a stream, where it holds those of several boards.
+    /// The selected frames of a stream that carries several boards.
     pub chosen: Option<ChosenFrames>,
     /// The file breaks off.
     pub cut_off: Option<CutOff>,
@@ -354,8 +354,8 @@ pub fn is_capture_file(path: &Path) -> Result<bool, OfflineError> {
     }
 }
 
-/// Whether a file is a capture in which what is wanted comes in datagrams: the first wanted packet tells, over any
-/// transport. `None` if it is not a capture.
+/// Whether a file is a capture with the wanted data in datagrams: the first wanted packet decides, with any transport.
+/// `None` if it is not a capture.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -442,7 +442,7 @@ fn feed_bytes(
     if is_capture(&mut input) {
         return Ok(feed_connection(&mut input, wanted, give).of(&input, is_over));
     }
-    // Read it as it comes: the writer may be slow.
+    // Read it as it arrives: the writer may be slow.
     while !input.window().is_empty() || input.fill(1) {
         let count = input.window().len();
         if !give(input.window()) {

@@ -1,5 +1,5 @@
-//! What a capture or a file holds on the line again: datagrams as they were sent, connections byte for byte, frames one by one.
-//! [`StandIns`] says from which addresses boards are played on a machine that does not have theirs.
+//! What a capture or a file holds on the line again: datagrams as they were sent, connections byte for byte, frames one
+//! by one. [`StandIns`] says from which addresses boards are played on a machine that does not have theirs.
 
 use super::account::unreadable;
 use super::frames::{self, Carriage, CutOff, Found, Input, Passing, Peer};
@@ -21,7 +21,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// Where it goes.
+/// The destination.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Target {
     /// A datagram for each one that was captured, or for each frame of a file.
@@ -75,17 +75,17 @@ pub enum Pace {
 /// How it is played.
 #[derive(Clone, Debug)]
 pub struct ForeignReplayOptions {
-    /// Where it goes.
+    /// The destination.
     pub target: Target,
     /// How fast.
     pub pace: Pace,
     /// Of a capture: what went to this port alone.
     pub port: Option<u16>,
-    /// Of a file that is no capture: its format; found out where it is not said.
+    /// The format, if the file is not a capture; detected if not given.
     pub format: Option<ForeignFormat>,
     /// Describes the frames of a raw recording that has no known format.
     pub by: Option<Description>,
-    /// How often; 0: without an end.
+    /// The number of times; 0: without end.
     pub times: u64,
 }
 
@@ -103,7 +103,7 @@ pub struct ForeignReplayed {
     pub aside: BTreeMap<&'static str, u64>,
     /// Bytes of a file that are no frame, and were not sent.
     pub skipped_bytes: u64,
-    /// Bytes of connections that a capture misses: what is before and behind them was sent.
+    /// Bytes of connections that are missing in a capture: those before and after them were sent.
     pub missed_bytes: u64,
     /// Places at which a file is damaged.
     pub faults: u64,
@@ -185,8 +185,8 @@ impl Player<'_> {
         failed
     }
 
-    /// Plays what a source with this description sent. A connection gets every byte of the file, so that a run finds the faults of
-    /// the recording; datagrams are whole frames.
+    /// Plays what a source with this description sent. A connection gets every byte of the file, so that a run finds
+    /// the faults of the recording; datagrams are whole frames.
     fn play_described(&mut self, input: &mut Input, framing: &Description) -> Result<(), OfflineError> {
         if framing.needs_datagrams() {
             let format = match framing {
@@ -237,7 +237,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// Bytes behind the last frame that can be found.
+    /// Sends the bytes after the last frame that is found.
     fn play_rest(&mut self, input: &mut Input, is_lost: bool) -> Result<(), OfflineError> {
         if matches!(self.options.target, Target::Udp(_)) {
             self.sent.faults += u64::from(is_lost);

@@ -1,5 +1,5 @@
-//! Unknown frames looked at: out of a capture, or as they come to a port. The result is one JSON object, and a draft of a
-//! `[[source]]`, to be tried and corrected.
+//! Unknown frames looked at: out of a capture, or as they come to a port. The result is one JSON object, and a draft of
+//! a `[[source]]`, to be tried and corrected.
 
 use super::frames::{Carriage, CutOff, Input, Passing};
 use super::recording::{SavedAs, capture_begin};
@@ -20,7 +20,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// How often to check whether the time is over.
+/// The interval of checks of the time limit.
 const LOOK: Duration = Duration::from_millis(100);
 /// How long the connections are not polled after none of them had data.
 const REST: Duration = Duration::from_millis(1);
@@ -90,7 +90,7 @@ fn sniff_plain(input: &mut Input) -> Sniffed {
     Sniffed { findings: sniffer.findings(), cut_off: input.cut_off(), missed_bytes: 0 }
 }
 
-/// Looks at what follows in a stream, and says how many bytes of it are missing.
+/// Adds the next bytes of a stream, and the number of missing ones.
 fn hear((from, to): (SocketAddr, SocketAddr), stretches: &Stretches, now: Instant, sniffer: &mut Sniffer) -> u64 {
     let peer = Peer { port: to.port(), transport: Transport::Tcp, from };
     let mut missed = 0;
@@ -106,7 +106,7 @@ fn hear((from, to): (SocketAddr, SocketAddr), stretches: &Stretches, now: Instan
     missed
 }
 
-/// Looks at the datagrams that come to a socket for this long, and saves them as pcapng where that is wanted.
+/// Looks at the datagrams that a socket receives for this long, and saves them as pcapng if requested.
 ///
 /// # Errors
 /// If the socket fails, or the file cannot be written.
@@ -278,7 +278,7 @@ pub struct GroupReport {
     pub guesses: Vec<GuessReport>,
     /// Bytes of streams and files that belong to no frame.
     pub unframed_bytes: u64,
-    /// Why the draft may be wrong; without any it is right for all frames that were looked at.
+    /// Why the draft may be wrong; if empty, it is right for all frames that were examined.
     pub doubts: Vec<String>,
     /// What was looked for and not found.
     pub notes: Vec<String>,
@@ -438,9 +438,9 @@ fn guess(guess: &Guess) -> GuessReport {
     }
 }
 
-/// The tables of the boards of each group, one for each address that datagrams come from; `None` if no frames were found.
-/// With a `[[readout]]` named `ru0` beside them, all together are a valid configuration. `input` is the file in which the
-/// frames of a file were found.
+/// The tables of the boards of each group, one for each address that datagrams come from; `None` if no frames were
+/// found. With a `[[readout]]` named `ru0` beside them, all together are a valid configuration. `input` is the file in
+/// which the frames of a file were found.
 pub fn drafts(groups: &[Group], input: &str, naming: &Naming) -> Vec<Option<String>> {
     let mut sources = 0;
     groups.iter().map(|group| draft_text(group, input, naming, &mut sources)).collect()
@@ -449,7 +449,7 @@ pub fn drafts(groups: &[Group], input: &str, naming: &Naming) -> Vec<Option<Stri
 /// The names and ids of the sources in drafts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Naming {
-    /// The name of the first source; further ones have a number behind it. `None`: `board-` and the id.
+    /// The name of the first source; further ones get a number. `None`: `board-` and the id.
     pub name: Option<String>,
     /// The id of the first source; further ones follow.
     pub id: u32,
@@ -474,7 +474,7 @@ impl Naming {
     }
 }
 
-/// The tables of a group, behind so many sources of others.
+/// The tables of a group, after this many sources of other groups.
 fn draft_text(group: &Group, input: &str, naming: &Naming, sources: &mut u32) -> Option<String> {
     let layout = draft(group)?;
     let (peer, is_udp) = (group.peers.first()?.peer, group.peers[0].peer.transport == Transport::Udp);
@@ -618,7 +618,7 @@ fn pattern_text(pattern: &Pattern) -> String {
     format!("{{ at = {}, bytes = {} }}", pattern.at, bytes_text(&pattern.bytes))
 }
 
-/// Letters as they are, other bytes as numbers.
+/// Printable letters as they are, other bytes as numbers.
 fn bytes_text(bytes: &[u8]) -> String {
     if bytes.iter().all(u8::is_ascii_alphanumeric) {
         return format!("\"{}\"", bytes.escape_ascii());

@@ -25,7 +25,7 @@ pub const TRIAL_SCHEMA: &str = "ropewalk-source-test-1";
 /// Bytes of a file that are taken at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A description, and what it is tried on.
+/// A description, and the data to try it on.
 #[derive(Copy, Clone, Debug)]
 pub struct TrialOptions<'a> {
     /// What describes the source's frames.
@@ -36,7 +36,7 @@ pub struct TrialOptions<'a> {
     pub grows: bool,
     /// Bits of the event numbers of its splitter.
     pub bits: u8,
-    /// What its datagrams are waited for.
+    /// The time-outs of its datagrams.
     pub limits: DatagramLimits,
     /// The board whose frames are examined; `None`: all boards.
     pub own: Option<&'a OwnBoard>,
@@ -108,15 +108,15 @@ pub struct BoardReport {
     pub event: Option<NumbersReport>,
     /// Frames whose checksum is right, and wrong.
     pub checksums: ChecksumsReport,
-    /// How often frames were so far apart by the board's clock.
+    /// The intervals between frames by the board's clock, with the number of each.
     pub intervals: Vec<IntervalReport>,
     /// Events into which a splitter divided the frames.
     pub pieces: u64,
-    /// How often the clock went backward.
+    /// The number of times that the clock went backward.
     pub clock_backward: u64,
-    /// How often it was seen that it is no clock; 0 if it is one.
+    /// The number of times that it proved not to be a clock; 0 if it is one.
     pub clock_wrong: u64,
-    /// Why numbers may be those of something else.
+    /// Why numbers may mean something else.
     pub doubts: Vec<String>,
 }
 
@@ -127,17 +127,17 @@ pub struct NumbersReport {
     pub first: u64,
     /// The furthest one.
     pub last: u64,
-    /// How often numbers were passed over.
+    /// The number of gaps.
     pub gaps: u64,
     /// The number of skipped numbers.
     pub missing: u64,
-    /// How often the counter went over its end.
+    /// The number of wraps of the counter.
     pub wraps: u64,
     /// Numbers that came twice.
     pub duplicates: u64,
     /// Numbers that came late.
     pub out_of_order: u64,
-    /// How often the counter began anew.
+    /// The number of restarts of the counter.
     pub restarts: u64,
 }
 
@@ -157,7 +157,7 @@ pub struct IntervalReport {
     pub from_ns: u64,
     /// Less than this many.
     pub to_ns: u64,
-    /// How often.
+    /// The number of occurrences.
     pub count: u64,
 }
 
@@ -168,9 +168,9 @@ pub struct BadReport {
     pub key: &'static str,
     /// What is wrong.
     pub what: String,
-    /// Where the frame begins in the input.
+    /// The offset of the frame in the input.
     pub offset: u64,
-    /// Line of the rule in the configuration, from 1; 0 if it does not stand there.
+    /// Line of the rule in the configuration, from 1; 0 if the rule is not in it.
     pub line: usize,
     /// Column of the rule.
     pub column: usize,
@@ -179,8 +179,8 @@ pub struct BadReport {
     pub place: BadPlace,
 }
 
-/// Tries a description; `divide` is the source's splitter. The rules that failed are looked up in the configuration, where the source stands under this key, such
-/// as `source[0]`.
+/// Tries a description; `divide` is the source's splitter. Failed rules are looked up in the configuration, where the
+/// source has this key, such as `source[0]`.
 ///
 /// # Errors
 /// If the input cannot be read.
@@ -232,7 +232,7 @@ pub(super) fn tried(
     Ok((trial.end(), others))
 }
 
-/// The rule that failed, with its place in the configuration: the error's text says what is wrong and where.
+/// The rule that failed, with its place in the configuration; the error's text says what is wrong and where.
 pub fn rule_of(config: &Path, key: &str, place: &BadPlace) -> ConfigurationError {
     point_at(config, &Fault::new(format!("{key}.{}", place.key), place.what.clone()))
 }
@@ -313,7 +313,7 @@ fn try_capture(
     (others.cut_off, others.mended) = (rest.cut_off, mender.mended().clone());
 }
 
-/// Tries what follows in a stream; a connection that begins anew, or from which bytes are missing, goes on with another frame.
+/// Tries the next bytes of a stream; a connection that restarts, or lacks bytes, continues with another frame.
 fn try_stretches(stretches: &Stretches, mender: &mut Mender, trial: &mut Trial<'_>, arrival: Arrival) {
     for (piece, bytes) in stretches.iter() {
         if piece.begins || piece.lost_bytes > 0 {
@@ -420,7 +420,7 @@ impl TrialReport {
             (Fact::Faults, self.faults.values().sum()),
             (Fact::GarbageBytes, self.skipped_bytes),
             (Fact::FillerBytes, self.filler_bytes),
-            // What is left over where the input breaks off is no damage of the board's.
+            // Bytes left over where the input breaks off are not the board's fault.
             (Fact::LeftOverBytes, if self.cut_off.is_none() { self.left_over_bytes } else { 0 }),
             (Fact::MissedBytes, self.missed_bytes),
             (Fact::InputsCutOff, u64::from(self.cut_off.is_some())),
