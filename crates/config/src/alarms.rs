@@ -1,5 +1,5 @@
-//! `[[alarm]]`, `[alarms]`, `[logbook]` and `[monitor]`: what operators have to know of, and how they are notified.
-//! `[control]`: how run control is served.
+//! `[[alarm]]`, `[alarms]`, `[logbook]` and `[monitor]`: alarms for operators, and their notification. `[control]`: the
+//! server of run control.
 
 use super::error::Faults;
 use crate::quantity::{LONG_NAME, Time};
@@ -25,16 +25,16 @@ pub struct AlarmSection {
     /// Quantity that is checked once a second ([metrics.md](metrics.md#alarms)); needed if the alarm is enabled. One of
     /// `"events_per_second"`, `"bytes_in_per_second"`, `"bytes_to_disk_per_second"`, `"live_share"` (0 to 1),
     /// `"nodes_missing"`, `"dead"` (1 while the run takes data and builds nothing although a source sends), and
-    /// `"alarms_not_sent"` (1 while the last message of `[alarms]` was not accepted). For a [counter](metrics.md#counters) its sum over nodes and sources, `"total:crc_errors"`, or its growth,
+    /// `"alarms_not_sent"` (1 while the last message of `[alarms]` was not accepted). For a
+    /// [counter](metrics.md#counters) its sum over nodes and sources, `"total:crc_errors"`, or its growth,
     /// `"per_second:crc_errors"`. For a state 1 or 0, `"limited_by:disk"`, `"data:checksums_wrong"` or
-    /// `"phase:draining"` ([names](metrics.md#alarms)).
-    /// `"reference:bytes_in_per_second"` is the difference of a series from the [reference
-    /// run](configuration-control.md#monitor) at the same age, in percent of the reference.
+    /// `"phase:draining"` ([names](metrics.md#alarms)). `"reference:bytes_in_per_second"` is the difference of a series
+    /// from the [reference run](configuration-control.md#monitor) at the same age, in percent of the reference.
     #[serde(default, deserialize_with = "quantity")]
     #[schemars(with = "Option<String>")]
     pub quantity: Option<Quantity>,
-    /// The alarm is raised if the quantity is larger than this, in its unit: events, bytes, or nanoseconds for counters of
-    /// times. Either `above` or `below` is needed.
+    /// The alarm is raised if the quantity is larger than this, in its unit: events, bytes, or nanoseconds for counters
+    /// of times. Either `above` or `below` is needed.
     pub above: Option<f64>,
     /// The alarm is raised if the quantity is smaller than this.
     pub below: Option<f64>,
@@ -143,7 +143,7 @@ impl LogLevel {
     /// All of them, the least first.
     pub const ALL: [Self; 3] = [Self::Error, Self::Warning, Self::Info];
 
-    /// As it is written in a configuration.
+    /// The name in a configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -153,7 +153,7 @@ impl LogLevel {
     }
 }
 
-/// Where the pages are, from the text of the key.
+/// The directory of pages, from the text of the key.
 fn pages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PagesChoice, D::Error> {
     match String::deserialize(deserializer)?.as_str() {
         "" => Err(D::Error::custom("a directory in memory, such as \"/dev/shm/daq\", or \"none\"")),

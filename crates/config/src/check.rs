@@ -122,7 +122,7 @@ fn sources(configuration: &Configuration, faults: &mut Faults) {
             let message = format!("source[{first}] has the id {} already; ids must be unique", source.id);
             faults.add(key("id"), message);
         }
-        // Of sources without names the ids are equal, which was said above.
+        // Sources without names have equal ids, which was reported above.
         let named = names.insert(source.name_or_id(), (index, source.id));
         if let Some((first, _)) = named.filter(|&(_, id)| id != source.id) {
             let message =
@@ -334,7 +334,7 @@ fn growing(configuration: &Configuration, faults: &mut Faults) {
     }
 }
 
-/// Every source needs blocks of its own for its largest fragment, one being filled and one waiting. Otherwise a fast
+/// Every source needs its own blocks for its largest fragment, one being filled and one waiting. Otherwise a fast
 /// source could take the blocks that a slow one needs to complete the event all units wait for.
 fn pools(configuration: &Configuration, faults: &mut Faults) {
     for (index, readout) in configuration.readout.iter().enumerate() {
@@ -360,7 +360,7 @@ fn pools(configuration: &Configuration, faults: &mut Faults) {
 }
 
 impl Configuration {
-    /// What to say where an event may be too large to be written, as its sources' longest fragments allow.
+    /// The warning if an event may be too large to be written, given its sources' longest fragments.
     pub fn largest_event_warning(&self) -> Option<String> {
         let most = match self.file_based {
             None => MAX_RECORD_BYTES as u64,

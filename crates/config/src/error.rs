@@ -83,7 +83,7 @@ struct Shown {
     line: String,
     /// How many characters of it are marked, from the column on.
     marked: usize,
-    /// A valid value in TOML syntax, with what it is.
+    /// A valid value in TOML syntax, with its kind.
     example: Option<String>,
 }
 
@@ -133,7 +133,7 @@ impl ConfigurationError {
     /// One error for all of these, in the order of the file; none if nothing is wrong.
     pub(super) fn all(mut errors: Vec<Self>) -> Option<Self> {
         errors.sort_by_key(|error| (error.line == 0, error.line, error.column));
-        // An error of syntax says what is wrong with a value; what it would mean is not known.
+        // A syntax error explains what is wrong with a value; the intended value is not known.
         let place = |error: &Self| (error.line, error.column);
         let of_syntax: Vec<_> = errors.iter().filter(|one| one.key.is_empty() && one.line > 0).map(place).collect();
         errors.retain(|error| error.key.is_empty() || !of_syntax.contains(&place(error)));

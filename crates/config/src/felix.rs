@@ -1,4 +1,5 @@
-//! Link cards (FELIX) whose e-links are sources: where their chunks say to which event they belong, and who may subscribe.
+//! Link cards (FELIX) whose e-links are sources: where their chunks say to which event they belong, and who may
+//! subscribe.
 
 use crate::quantity::{
     Bandwidth, ByteOrigin, Bytes, ChunkBytes, HOST_AND_PORT, Rate, SizeDistribution, Time, UNIT_NAME,
@@ -77,7 +78,7 @@ pub enum WriterChoice {
     Process,
 }
 
-/// How a readout unit learns of new blocks.
+/// How a readout unit is notified of new blocks.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WakeChoice {
@@ -134,7 +135,7 @@ impl Default for EmulateCard {
     }
 }
 
-/// How often an emulated card's faults strike: a table of their names and shares.
+/// The faults of an emulated card: a table of their names and shares.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub struct FaultShares(pub CardFaults);
 
@@ -372,9 +373,9 @@ pub struct ServeSection {
     pub coalesce: Bytes,
     /// Data that has waited for this time is sent.
     pub coalesce_time: Time,
-    /// Return messages that subscribers send to e-links, as if front ends had sent them. They are in no event, and reach
-    /// no front end. Without `loop_back` the server refuses such messages: it answers with an error and counts them in
-    /// `down_link_refused`. Down-links to cards are not implemented yet.
+    /// Return messages that subscribers send to e-links, as if front ends had sent them. They are in no event, and
+    /// reach no front end. Without `loop_back` the server refuses such messages: it answers with an error and counts
+    /// them in `down_link_refused`. Down-links to cards are not implemented yet.
     pub loop_back: bool,
 }
 

@@ -62,7 +62,7 @@ impl FromStr for Field {
 }
 
 impl Fields {
-    /// These; where one is said twice, the later value.
+    /// Creates the fields; the later value of a repeated field is valid.
     ///
     /// # Errors
     /// More than 64 fields.
@@ -93,7 +93,7 @@ impl Fields {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// What there is to say where some are missing, and how they are said.
+    /// The error text for missing fields, with the way to give them.
     pub fn refusal(missing: &[&str]) -> String {
         let example = missing.first().unwrap_or(&"beam");
         format!("a run's start needs {}: say it with the start (--field {example}=VALUE)", missing.join(", "))

@@ -114,8 +114,8 @@ pub const fn written_version(number: u32) -> Option<Version> {
 /// The stream of a run that has no other one.
 const SELECTED: &str = "selected";
 
-/// The streams of filter units that take files: those of the configuration; without any, one called `selected` that takes
-/// everything.
+/// The streams of filter units that take files: those of the configuration; without any, one called `selected` that
+/// takes everything.
 ///
 /// # Errors
 /// If they make no sense together.
@@ -125,7 +125,7 @@ pub fn unit_streams(streams: &[StreamSection]) -> Result<Streams, FilterConfigEr
         let name = SELECTED.parse().expect("small letters alone");
         streams.push(StreamConfig { name, ..StreamConfig::everything() });
     }
-    // No stream of errors: a file with events that get no decision is set aside as it is.
+    // There is no error stream: a file with events without a decision is set aside unchanged.
     Streams::new(streams, false)
 }
 

@@ -19,8 +19,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// The filter that decides on built events: built-in triggers, a library in C, or a program (`docs/filters.md`). Nodes of a farm
-/// behind gateways decide by `triggers` alone; without a farm gateways decide as builder units do.
+/// The filter that decides on built events: built-in triggers, a library in C, or a program (`docs/filters.md`). Nodes
+/// of a farm behind gateways decide by `triggers` alone; without a farm gateways decide as builder units do.
 #[derive(Clone, PartialEq, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FilterSection {
@@ -39,8 +39,8 @@ pub struct FilterSection {
     /// Memory of a filter node for the events that it has. For all builder units together it must be more than the
     /// longest event times `events`.
     pub node_memory: Bytes,
-    /// The library runs in the thread of the builder unit or gateway. This is the fastest way, but the library can then do any
-    /// harm. Otherwise it runs in separate processes that can only read events.
+    /// The library runs in the thread of the builder unit or gateway. This is the fastest way, but the library can then
+    /// do any harm. Otherwise it runs in separate processes that can only read events.
     pub trusted: bool,
     /// Number of filter units (processes) of each builder unit, or of each input queue of a gateway, 1 to 256.
     pub units: u16,
@@ -148,12 +148,12 @@ pub struct StreamSection {
     /// filter.
     #[schemars(regex(pattern = STREAM_NAME))]
     pub name: String,
-    /// The stream takes events that passed any of these triggers, given by number. In a gateway trigger N is bit N of the
-    /// word of the decision, 0 to 31. Without `triggers` and `trigger_types` it takes every accepted event.
+    /// The stream takes events that passed any of these triggers, given by number. In a gateway trigger N is bit N of
+    /// the word of the decision, 0 to 31. Without `triggers` and `trigger_types` it takes every accepted event.
     #[serde(default)]
     pub triggers: Vec<u32>,
-    /// The stream takes events to which the trigger source gave any of these trigger types. In a gateway the trigger type
-    /// is the lower half of the word of the decision.
+    /// The stream takes events to which the trigger source gave any of these trigger types. In a gateway the trigger
+    /// type is the lower half of the word of the decision.
     #[serde(default)]
     pub trigger_types: Vec<u16>,
     /// One of this many events that the stream would take is kept, in each builder unit or gateway; the first one is.
@@ -231,7 +231,7 @@ impl TriggerChoice {
 }
 
 impl FilterSection {
-    /// Whether it decides in processes of its own.
+    /// Whether the filter runs in its own processes.
     pub const fn has_processes(&self) -> bool {
         (self.library.is_some() && !self.trusted) || self.program.is_some()
     }
@@ -279,8 +279,8 @@ impl FilterSection {
     }
 }
 
-/// The streams of these sections; without any, one stream for all events. With a filter, adds the error stream. Expects checked
-/// sections.
+/// The streams of these sections; without any, one stream for all events. With a filter, adds the error stream. Expects
+/// checked sections.
 pub(super) fn streams_of(sections: &[StreamSection], is_filtered: bool) -> Streams {
     let configured: Vec<StreamConfig> = sections.iter().filter_map(StreamSection::stream).collect();
     let configured = if configured.is_empty() { vec![StreamConfig::everything()] } else { configured };

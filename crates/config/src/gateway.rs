@@ -1,4 +1,5 @@
-//! Sections of a system whose sources push: flows of multi-event packets, the gateways that build events of them, and the farm.
+//! Sections of a system whose sources push: flows of multi-event packets, the gateways that build events of them, and
+//! the farm.
 
 #[cfg(test)]
 mod tests;
@@ -207,7 +208,7 @@ pub enum Architecture {
     /// One thread receives, builds, sends and reads decisions.
     #[default]
     RunToCompletion,
-    /// One thread receives and builds, another one sends and reads decisions.
+    /// One thread receives and builds, another sends and reads decisions.
     Threads,
 }
 
@@ -220,7 +221,7 @@ pub enum ReceiveChoice {
     /// A socket, many packets per call.
     #[default]
     Recvmmsg,
-    /// A socket; the kernel joins UDP packets of one source where it can.
+    /// A socket; the kernel joins UDP packets of one source if possible.
     Gro,
     /// A mapped ring that the kernel fills (TPACKET_V3).
     Tpacket,
@@ -288,8 +289,8 @@ impl Default for TellSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct FarmSection {
-    /// Number of nodes, at most 4096. A node identifies itself in its first message, so nodes need no addresses here. With
-    /// 0 gateways [decide themselves](gateway-local.md#without-a-farm).
+    /// Number of nodes, at most 4096. A node identifies itself in its first message, so nodes need no addresses here.
+    /// With 0 gateways [decide themselves](gateway-local.md#without-a-farm).
     pub nodes: u16,
     /// Longest packet to a node, in bytes of the payload of UDP, 256 to 65000. Shorter events share a packet; longer
     /// ones are divided.
@@ -448,8 +449,8 @@ const fn any_port() -> ListenAddress {
     ListenAddress(std::net::SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, 0))
 }
 
-/// From where the sources of a flow send: `10.0.0.1` and the addresses behind it, or `10.0.0.1:20000` and the ports
-/// behind that.
+/// The source addresses of a flow: `10.0.0.1` and the following addresses, or `10.0.0.1:20000` and the following
+/// ports.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Addresses {
     first: Address,
@@ -459,7 +460,7 @@ const ADDRESSES: &str = "the first source's IPv4 address, such as 10.0.0.1, the 
                          or an address with a port, such as 10.0.0.1:20000, the next ones having the ports behind that";
 
 impl Addresses {
-    /// Where the source with this number, counted from 0, sends from; `None` behind the last address or port there is.
+    /// The address of the source with this number, counted from 0; `None` beyond the last address or port.
     pub fn of(self, number: u32) -> Option<Address> {
         if self.first.port == 0 {
             let ip = self.first.ip.to_bits().checked_add(number)?;
@@ -495,8 +496,8 @@ impl FromStr for Addresses {
 pub struct ListenAddress(pub SocketAddrV4);
 
 impl ListenAddress {
-    /// Where an input queue listens: the ports of a gateway's queues lie behind the first one's, and where packets have no
-    /// ports its addresses. Any free port stays one. None behind the last port or address there is.
+    /// The address of an input queue: the ports of a gateway's queues follow the first one's, or its addresses if
+    /// packets have no ports. A free port stays free. None beyond the last port or address.
     pub fn of_queue(self, queue: u16, has_ports: bool) -> Option<SocketAddrV4> {
         let (ip, port) = (*self.0.ip(), self.0.port());
         if !has_ports {
@@ -555,7 +556,7 @@ impl InputQueue<'_> {
         if self.gateway.queues == 1 { name.clone() } else { format!("{name}-{}", self.index) }
     }
 
-    /// Where the packets of a flow come in.
+    /// The address at which the packets of a flow arrive.
     ///
     /// # Panics
     /// If the configuration was not checked.

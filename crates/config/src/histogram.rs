@@ -1,4 +1,4 @@
-//! `[[histogram]]`: what is counted of every fragment of some sources while a run goes on.
+//! `[[histogram]]`: histograms of every fragment of some sources during a run.
 
 use super::error::{Fault, Faults};
 use super::felix::Endian;
@@ -133,7 +133,7 @@ impl FieldTable {
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum BoundChoice {
-    /// A number of bytes, or of whatever a field holds.
+    /// A number of bytes, or the value of a field.
     Number(u64),
     /// `"64KiB"` of a size, `"20us"` of an interval.
     Text(String),

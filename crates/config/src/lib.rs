@@ -1,11 +1,11 @@
-//! The configuration: read once, checked whole, resolved to numbers that need no further lookup.
+//! The configuration: parsed once, checked completely, resolved to numbers that need no further lookup.
 //!
 //! ```text
 //! TOML text -> parse (syntax, unknown keys, ${VARIABLES}) -> Configuration (model.rs, run.rs, source.rs, ...)
 //!           -> check (names, ranges, time-outs that fit together) -> what the run uses
 //! ```
-//! `quantity` has sizes, times and rates as people write them; `fields` has the fields that describe a run.
-//! An error says file, line, column and key, shows the line with a caret, and says what would be right.
+//! `quantity` has sizes, times and rates in text form; `fields` has the fields that describe a run. An error gives
+//! file, line, column and key, shows the line with a caret, and suggests a correct value.
 
 mod alarms;
 mod check;

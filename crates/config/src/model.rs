@@ -162,7 +162,8 @@ impl Configuration {
         by_text.into_iter().map(|(text, names)| format!("first event number {text}: {}", some_of(&names))).collect()
     }
 
-    /// Sources whose frames have a `sequence` that is probably the number of the first event in each, which a splitter divides.
+    /// Sources whose frames have a `sequence` that is probably the number of the first event in each, which a splitter
+    /// divides.
     pub fn sequence_beside_splitter(&self) -> Option<String> {
         let is_odd = |source: &&SourceSection| source.own_splitter().is_some() && source.sequence.is_some();
         let names: Vec<String> = self.source.iter().filter(is_odd).map(SourceSection::name_or_id).collect();
@@ -170,8 +171,8 @@ impl Configuration {
         (!names.is_empty()).then(|| format!("{}: `sequence` beside a splitter {why}", names.join(", ")))
     }
 
-    /// Sources in which a slip by one event stays unseen, and what they lack; `None` if each is compared with the reference
-    /// of `[synchrony]`, or none is to be.
+    /// Sources in which a slip by one event is not detected, and what they lack; `None` if each is compared with the
+    /// reference of `[synchrony]`, or the comparison is switched off.
     pub fn unchecked_step(&self) -> Option<String> {
         if self.has_gateways() || self.synchrony.action == SynchronyAction::Off {
             return None;
@@ -237,24 +238,24 @@ pub struct ReadoutSection {
     #[serde(default = "any_port")]
     #[schemars(regex(pattern = HOST_AND_PORT))]
     pub address: String,
-    /// Memory for fragments. The sources of the unit share it in equal parts. Each needs room for `max_fragment` and two
-    /// blocks; too little is an error that states the size needed. A connection takes nothing of it before it has said
-    /// which source it is. More memory bridges longer pauses of the disk.
+    /// Memory for fragments. The sources of the unit share it in equal parts. Each needs room for `max_fragment` and
+    /// two blocks; too little is an error that states the size needed. A connection takes nothing of it before it has
+    /// said which source it is. More memory bridges longer pauses of the disk.
     #[serde(default = "readout_pool")]
     pub pool: Bytes,
-    /// Size of the blocks in the pool, a power of two, 4 KiB to 16 MiB. With many sources choose smaller blocks; fragments
-    /// may span blocks.
+    /// Size of the blocks in the pool, a power of two, 4 KiB to 16 MiB. With many sources choose smaller blocks;
+    /// fragments may span blocks.
     #[serde(default = "readout_block")]
     pub block: Bytes,
-    /// No source is read further than this many events past the oldest incomplete one, at most half of `capacity`. With a
-    /// small window a source that lags soon holds up the others. A large window needs more memory.
+    /// No source is read further than this many events past the oldest incomplete one, at most half of `capacity`. With
+    /// a small window a source that lags soon holds up the others. A large window needs more memory.
     #[serde(default = "window")]
     pub window: u32,
     /// Number of events held at once, a power of two, at least 64.
     #[serde(default = "capacity")]
     pub capacity: u32,
-    /// Network card through which its front ends send, such as `"eth2"`; used with `placement = "auto"`. Without it: the
-    /// card with the address of `listen`. If the card does not exist, the error names those that do.
+    /// Network card through which its front ends send, such as `"eth2"`; used with `placement = "auto"`. Without it:
+    /// the card with the address of `listen`. If the card does not exist, the error names those that do.
     pub card: Option<String>,
 }
 
@@ -265,8 +266,8 @@ pub struct BuilderSection {
     /// Name of the unit, with the same rules as for readout units.
     #[schemars(regex(pattern = UNIT_NAME))]
     pub name: String,
-    /// Directory for the run directories of this unit, such as one on another disk. Without it: `output` of `[run]`. Give
-    /// all directories of a run to `ropewalk verify`.
+    /// Directory for the run directories of this unit, such as one on another disk. Without it: `output` of `[run]`.
+    /// Give all directories of a run to `ropewalk verify`.
     pub output: Option<PathBuf>,
     /// Memory for received super-fragments if the unit is a separate process.
     #[serde(default = "readout_pool")]
@@ -286,9 +287,9 @@ pub struct ManagerSection {
     /// Address to which the other nodes connect if the event manager is a separate process.
     #[schemars(regex(pattern = HOST_AND_PORT))]
     pub address: String,
-    /// Addresses of further event managers, such as `["host2:4000"]`. Each needs an address of its own with a fixed port.
-    /// Nodes connect to them too, and obey the youngest that admits them. Their names are `manager2`, `manager3` and so
-    /// on (`--name`, `--at`). Without it a successor must listen where the last event manager did.
+    /// Addresses of further event managers, such as `["host2:4000"]`. Each needs an address of its own with a fixed
+    /// port. Nodes connect to them too, and obey the youngest that admits them. Their names are `manager2`, `manager3`
+    /// and so on (`--name`, `--at`). Without it a successor must listen where the last event manager did.
     pub standby: Vec<String>,
     /// Which builder unit gets the next events, among those with credit.
     pub policy: AssignPolicy,
@@ -317,8 +318,8 @@ pub struct TimeoutSection {
     pub builder: Time,
     /// A reachable readout unit that says nothing about an event that others hold counts as missing.
     pub manager: Time,
-    /// The run no longer waits for a readout unit that is unreachable and not known to be dead. The unit still holds its
-    /// data, therefore the run waits. Meanwhile the run pauses, sources are held back, and the unit is shown as not
+    /// The run no longer waits for a readout unit that is unreachable and not known to be dead. The unit still holds
+    /// its data, therefore the run waits. Meanwhile the run pauses, sources are held back, and the unit is shown as not
     /// connected (`node_lost`). To wait less, set it during the run (`ropewalk ctl set timeouts.unreachable=10s`). If
     /// `manager` is longer, `manager` applies.
     pub unreachable: Time,
@@ -327,8 +328,8 @@ pub struct TimeoutSection {
     /// A source restarted its numbering and the trigger source did not declare it: the new numbers are refused.
     pub resync: Time,
     /// A front end under run control has not answered a command. Before the nodes run, the command is sent again.
-    /// Afterwards the front end is named, and the run goes on, or ends, without it. A trigger source that does not answer
-    /// a pause is named, and the run is paused all the same.
+    /// Afterwards the front end is named, and the run goes on, or ends, without it. A trigger source that does not
+    /// answer a pause is named, and the run is paused all the same.
     pub front_end: Time,
     /// The preparation of a run under [run control](control.md#how-long-it-may-take) is given up if memory, threads or
     /// addresses are missing.
@@ -409,8 +410,8 @@ pub struct ThreadRule {
     /// Each matching thread takes one of the CPUs in turn: the first thread the first CPU, and so on.
     #[serde(default)]
     pub in_turn: bool,
-    /// Scheduling policy. If the right is missing, the thread is scheduled as all others, and a warning names the right.
-    /// Without it: the policy that the thread has.
+    /// Scheduling policy. If the right is missing, the thread is scheduled as all others, and a warning names the
+    /// right. Without it: the policy that the thread has.
     pub scheduling: Option<SchedulingChoice>,
     /// Priority for `"fifo"` and `"rr"`, 1 (lowest) to 99. Without it: 1.
     pub priority: Option<u8>,
@@ -441,8 +442,8 @@ pub struct PoolRule {
     pub pattern: String,
     /// NUMA node for all memory of the pool. If it does not exist or has too little memory, that is an error.
     pub node: Option<u32>,
-    /// Lock the pages in memory, so that they are never swapped out. If the right is missing, the pool is used unlocked,
-    /// and a warning names the right.
+    /// Lock the pages in memory, so that they are never swapped out. If the right is missing, the pool is used
+    /// unlocked, and a warning names the right.
     #[serde(default)]
     pub lock: bool,
 }
@@ -541,7 +542,7 @@ fn pool_rule(rule: &PoolRule) -> Rule {
     Rule { pattern: rule.pattern.clone(), node: rule.node, lock: rule.lock, ..Rule::default() }
 }
 
-/// What `host` cannot follow, at the key where it stands.
+/// The rules of `host` that cannot be followed, at their keys.
 pub fn fault_of(error: &PlanError) -> Fault {
     let field = match error {
         PlanError::BadPattern { .. } => ".match",

@@ -89,13 +89,12 @@ pub fn parse(
     Ok(Configuration { written: written?, ..configuration })
 }
 
-/// Reads any TOML document in the way of a configuration: `${NAME}` is looked up by `variable`, the values in
-/// `instead` (a key such as `readout.pool` and a value as it would stand in the file) take the place of the file's, and
-/// `check` judges the whole.
+/// Parses any TOML document like a configuration: `variable` looks up `${NAME}`, the values in `instead` (a key such as
+/// `readout.pool` and a value as in a file) replace those of the file, and `check` checks the result.
 ///
 /// # Errors
-/// If the text is no TOML, holds an unknown key or a value of the wrong form, or fails `check`. The error contains all
-/// of them.
+/// If the text is not TOML, contains an unknown key or a value of the wrong form, or fails `check`. The error contains
+/// all of them.
 pub fn parse_as<T: DeserializeOwned>(
     file: &str,
     text: &str,
@@ -151,8 +150,8 @@ struct Mended<'a, T> {
 }
 
 impl<T> Mended<'_, T> {
-    /// Whether a fault may be a consequence of a mended key: it is in the same section, or it refers to a name, an id or a list that
-    /// was replaced.
+    /// Whether a fault may be a consequence of a mended key: it is in the same section, or it refers to a name, an id
+    /// or a list that was replaced.
     fn may_have_caused(&self, fault: &Fault) -> bool {
         fn section(key: &str) -> &str {
             key.split_once('.').map_or(key, |(section, _)| section)
@@ -343,7 +342,8 @@ impl<'a> Document<'a> {
             let missing = missing_key(error.message());
             let parent = key.as_deref().and_then(|key| key.rsplit_once('.')).map_or("", |(parent, _)| parent);
             meant.extend(meant_key(error.message()).map(|name| joined(parent, name)));
-            // Serde reports missing keys last. A key that is present, but misspelt or wrong, is not reported as missing too.
+            // Serde reports missing keys last. A key that is present, but misspelt or wrong, is not reported as missing
+            // too.
             let is_meant = missing.is_some_and(|name| meant.contains(&joined(key.as_deref().unwrap_or(""), name)));
             if missing.is_none() || (is_whole && !is_meant) {
                 // A value of `instead` has no place in the file.
@@ -394,15 +394,15 @@ impl<'a> Document<'a> {
             .with_example(key.and_then(|key| self.examples(key)))
     }
 
-    /// A value in the form that its key wants: only that knows whether `512` is a count, or a size in quotes. `None` if
-    /// neither can be read; perhaps other values are needed as well.
+    /// A value in the form that its key expects: only the key determines whether `512` is a count, or a size in quotes.
+    /// `None` if neither can be read; other values may be missing as well.
     fn form_of<T: DeserializeOwned>(&self, key: &'a str, value: &'a str) -> Option<DeValue<'a>> {
         let mut forms = value_of(value).into_iter().chain([text_of(value)]);
         forms.find(|form| self.read::<T>(&[(key, form.clone())]).is_ok())
     }
 }
 
-/// What to write where a table has too few or too many brackets: `[source]` for `[[source]]`, or the other way round.
+/// The correction of too few or too many brackets: `[source]` instead of `[[source]]`, or the other way round.
 fn bracket(text: &str, place: Option<&Range<usize>>, key: Option<&str>, message: &str) -> Option<String> {
     let is_map = message.starts_with("invalid type: map, expected ");
     let list = key.and_then(|key| key.strip_suffix("[0]")).filter(|name| text.contains(&format!("[[{name}]]")));
@@ -551,8 +551,7 @@ fn substitute(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<S
     Ok(result)
 }
 
-/// Puts another value in the place of a key's, such as `front_end.link` or `flow[0].packing`; tables on the way that are not
-/// there are made.
+/// Replaces the value of a key such as `front_end.link` or `flow[0].packing`; creates missing tables on the way.
 fn replace<'a>(table: &mut DeTable<'a>, key: &'a str, value: DeValue<'a>) -> Result<(), String> {
     let (part, rest) = key.split_once('.').map_or((key, None), |(part, rest)| (part, Some(rest)));
     let (name, index) = named(part);
@@ -615,7 +614,7 @@ fn value_at(root: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     }
 }
 
-/// Where the value of a key such as `source[3].readout` stands; of its nearest parent where it is not written.
+/// The place of the value of a key such as `source[3].readout`, or of its nearest parent in the file.
 fn place_of(root: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
     let mut place = None;
     let mut table = Some(root);

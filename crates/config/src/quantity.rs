@@ -1,6 +1,6 @@
-//! Sizes, times, rates, distributions and origins of bytes as people write them: `2KiB`, `10s`, `poisson(100kHz)`, `fifo:PATH`.
+//! Sizes, times, rates, distributions and origins of bytes in text form: `2KiB`, `10s`, `poisson(100kHz)`, `fifo:PATH`.
 //!
-//! The same texts stand in configurations and on the command line. Every reader says what would be right.
+//! Configurations and the command line use the same texts. Every parse error names a correct form.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Visitor;
@@ -213,7 +213,7 @@ impl FromStr for Times {
     }
 }
 
-/// How often triggers come: `100kHz`, `poisson(100kHz)`.
+/// The rate of triggers: `100kHz`, `poisson(100kHz)`.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub struct Rate(pub TriggerRate);
 
@@ -338,7 +338,7 @@ fn size(text: &str, wanted: &'static str, may_be: fn(u32) -> bool) -> Result<Siz
     }
 }
 
-/// Reads a value from text. For a value of another type, the error says what is expected.
+/// Reads a value from text. For a value of another type, the error names the expected type.
 pub(crate) struct TextVisitor<T> {
     wanted: &'static str,
     kind: PhantomData<T>,

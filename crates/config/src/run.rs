@@ -1,5 +1,5 @@
-//! `[run]` and `[storage]`: where a run is written, when it ends, what it checks, and how run files get onto the disk.
-//! The key `black_box` of a source is here as well: it says how much of the last bytes is written after an incident.
+//! `[run]` and `[storage]`: the place of a run, its end, its checks, and the writing of run files. The key `black_box`
+//! of a source is here as well: how many of the last bytes are written after an incident.
 
 use super::error::Faults;
 use crate::quantity::{Bytes, Time};
@@ -21,8 +21,8 @@ use std::time::Duration;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunSection {
-    /// Directory in which each run gets a directory of its own (`run000001`, `run000002` and so on). It is created if it
-    /// does not exist. If it is not writable, the program ends with status 4. `--output` overrides it.
+    /// Directory in which each run gets a directory of its own (`run000001`, `run000002` and so on). It is created if
+    /// it does not exist. If it is not writable, the program ends with status 4. `--output` overrides it.
     pub output: PathBuf,
     /// The run ends after it has taken data for this time. `--duration` overrides it.
     pub duration: Option<Time>,
@@ -32,8 +32,8 @@ pub struct RunSection {
     /// The run ends when this many bytes of fragments have arrived. What arrived together with the last of them still
     /// belongs to the run. `--bytes` overrides it.
     pub bytes: Option<Bytes>,
-    /// What follows a run that ends by itself. Without it: `"wait"` with `--control`, otherwise `"over"`. Nodes that are
-    /// separate processes stay for the next run, except with `"over"`. `--then` overrides it.
+    /// What follows a run that ends by itself. Without it: `"wait"` with `--control`, otherwise `"over"`. Nodes that
+    /// are separate processes stay for the next run, except with `"over"`. `--then` overrides it.
     pub then: Option<AfterRun>,
     /// The run ends when every source has connected and all connections have ended. The run waits for a source that
     /// never connects, except where its `requirement` is `"optional"`. If a readout unit dies, its sources are waited
@@ -42,8 +42,8 @@ pub struct RunSection {
     /// Write run files; `false` builds and checks events and writes nothing. `false` needs `acknowledge = "built"`.
     pub write: bool,
     /// Total size of the newest run files to keep. Older files of the same run are deleted, counted, and named in
-    /// `run.json`. They count until they are gone. If files are written faster than the disk deletes them, the run waits.
-    /// Without `keep` a full disk pauses the run until there is room. Without it: all files.
+    /// `run.json`. They count until they are gone. If files are written faster than the disk deletes them, the run
+    /// waits. Without `keep` a full disk pauses the run until there is room. Without it: all files.
     pub keep: Option<Bytes>,
     /// When readout units may forget an event. With a `[filter]`, `"built"` acts as `"handed"`.
     pub acknowledge: AcknowledgementLevel,
@@ -62,12 +62,13 @@ pub struct RunSection {
     pub segment_time: Option<Time>,
     /// Fields that an operator must give to start a run, such as `["beam", "target", "shifter"]`. Without them the run
     /// does not start. They are given with `--field NAME=VALUE` of `run` and `ctl start`, or on the dashboard.
-    /// `run.json` keeps them under `fields`, together with any other field that was given. A name has 1 to 32 lower-case
-    /// letters, digits and `_`, and begins with a letter. A value is one line of at most 1 KiB. A run has at most 64 fields.
+    /// `run.json` keeps them under `fields`, together with any other field that was given. A name has 1 to 32
+    /// lower-case letters, digits and `_`, and begins with a letter. A value is one line of at most 1 KiB. A run has at
+    /// most 64 fields.
     pub required_fields: Vec<String>,
     /// Length of a lumisection, such as `{ events = 10000 }` or `{ time = "23s" }`. All builder units, or all
-    /// [gateways](gateway-configuration.md#lumisections), have the same lumisections. Each one is closed when its last event has ended,
-    /// with an account in `run.json`. Without it: the whole run.
+    /// [gateways](gateway-configuration.md#lumisections), have the same lumisections. Each one is closed when its last
+    /// event has ended, with an account in `run.json`. Without it: the whole run.
     pub lumisection: Option<LumisectionChoice>,
     /// Check the fragments' checksums. Fragments with a wrong checksum are flagged and counted, never dropped.
     pub check_crc: bool,
@@ -133,7 +134,7 @@ pub enum PlacementChoice {
 pub enum LumisectionChoice {
     /// Number of events, at least 1.
     Events(u64),
-    /// Time, at least 100 ms, whatever arrives.
+    /// Time, at least 100 ms, regardless of data.
     Time(Time),
 }
 
@@ -181,20 +182,20 @@ pub struct StorageSection {
     /// continues the numbers of the files that it finds.
     pub hand_over: Option<PathBuf>,
     /// A FIFO, or else a Unix socket that is created, to which accepted events are written in place of run files
-    /// ([pipe.md](pipe.md)). With several builder units or input queues of gateways each has its own: its name is appended,
-    /// `.bu0` for example.
+    /// ([pipe.md](pipe.md)). With several builder units or input queues of gateways each has its own: its name is
+    /// appended, `.bu0` for example.
     pub pipe: Option<PathBuf>,
-    /// With less free space than this on one of its disks a builder unit or gateway writes no more events. The run waits,
-    /// as with a full disk. What is already built at the end of the run is written nevertheless.
+    /// With less free space than this on one of its disks a builder unit or gateway writes no more events. The run
+    /// waits, as with a full disk. What is already built at the end of the run is written nevertheless.
     pub least_free: Option<Bytes>,
     /// Free space with which it continues. Without it: `least_free` and a tenth more.
     pub resume_free: Option<Bytes>,
     /// With less free space than this, added to `least_free`, no run starts. It applies to every disk to which builder
-    /// units write, in this process or in others, and gateways in this one, and to files of events (`[file_based]`). The
-    /// refusal names the disk ([control.md](control.md#the-last-checks-of-a-start)). `"0"` switches the check off.
+    /// units write, in this process or in others, and gateways in this one, and to files of events (`[file_based]`).
+    /// The refusal names the disk ([control.md](control.md#the-last-checks-of-a-start)). `"0"` switches the check off.
     pub start_free: Bytes,
-    /// Permissions of closed run files, as three octal digits such as `"440"` (read-only). The umask does not apply. Without it:
-    /// `"644"` less the umask.
+    /// Permissions of closed run files, as three octal digits such as `"440"` (read-only). The umask does not apply.
+    /// Without it: `"644"` less the umask.
     #[serde(deserialize_with = "permissions")]
     #[schemars(with = "Option<String>")]
     pub file_mode: Option<u32>,
@@ -211,7 +212,7 @@ pub struct StorageSection {
     /// Number of threads that compress the run files of each compressed stream, 1 to 16. Their names are `-disk1.pack0`
     /// and so on. With zstd level 1 each compresses about 0.3 GB/s ([performance.md](performance.md#storing)).
     pub compress_threads: NonZeroU8,
-    /// A command that takes closed run files to where they are kept.
+    /// A command that moves closed run files to permanent storage.
     pub transfer: Option<TransferSection>,
 }
 
@@ -265,7 +266,7 @@ pub struct TransferSection {
     pub at_once: usize,
 }
 
-/// Each has memory for two batches of its own.
+/// Each has memory for two batches.
 const MOST_COMPRESS_THREADS: u8 = 16;
 
 /// Less than a run file, and more than the files that describe a run. Less free space means that the operator forgot to
@@ -301,7 +302,7 @@ impl TransferSection {
 }
 
 impl StorageSection {
-    /// Checks everything; `hands_over` says that a stream of its own has closed files moved, `keep` that the oldest are deleted.
+    /// Checks everything; `hands_over`: a stream has its closed files moved; `keep`: the oldest files are deleted.
     pub(super) fn check(&self, hands_over: bool, keep: Option<Bytes>, faults: &mut Faults) {
         if (self.hand_over.is_some() || hands_over) && keep.is_some() {
             let message =
@@ -339,7 +340,7 @@ impl StorageSection {
     }
 }
 
-/// When a run waits for room, and when it goes on: with a tenth more where that is not given.
+/// The free space at which a run waits and at which it resumes: by default a tenth more.
 pub(super) fn room(least: Option<Bytes>, resume: Option<Bytes>) -> Option<RoomLimits> {
     let least = least?.0;
     Some(RoomLimits { least, resume: resume.map_or(least + least / 10, |resume| resume.0) })

@@ -1,7 +1,7 @@
 //! `[[source]]`: a front end, how its data arrive, and what its frames say.
 //!
-//! Beside the section itself: its keys `format`, `emulate`, `splitter`, `gather` and `gather_timeout`, and the number of each
-//! source's first event. `entrance` has its input, `layout` the layout of its frames.
+//! Beside the section itself: its keys `format`, `emulate`, `splitter`, `gather` and `gather_timeout`, and the number
+//! of each source's first event. `entrance` has its input, `layout` the layout of its frames.
 
 mod entrance;
 mod layout;
@@ -44,9 +44,10 @@ pub struct SourceSection {
     pub id: u32,
     /// Name of the readout unit that the source belongs to.
     pub readout: String,
-    /// Data format. `"ferol"`: CMS FED fragments in FEROL blocks. `"generic"`: [generic fragments](generic-fragment.md),
-    /// for front ends of your own. Or another [format by its name](formats.md), such as `"midas"`, `"fed"` or `"dune"`;
-    /// the source then needs an input of its own (`listen`, `connect`, `input` or `program`).
+    /// Data format. `"ferol"`: CMS FED fragments in FEROL blocks. `"generic"`: [generic
+    /// fragments](generic-fragment.md), for front ends of your own. Or another [format by its name](formats.md), such
+    /// as `"midas"`, `"fed"` or `"dune"`; the source then needs an input of its own (`listen`, `connect`, `input` or
+    /// `program`).
     #[serde(default)]
     pub format: FormatName,
     /// Whether an event needs the source.
@@ -60,12 +61,12 @@ pub struct SourceSection {
     /// it is not given and the sources agree on one. `config check` prints the number and the reason. With a wrong
     /// number the fragments belong to other events than you think.
     pub first: Option<u64>,
-    /// Width of the source's counter, 8 to 64 bits; it wraps after that. Without it: 24 for `ferol`, 64 for `generic` and
-    /// with a `splitter`, otherwise as the format says.
+    /// Width of the source's counter, 8 to 64 bits; it wraps after that. Without it: 24 for `ferol`, 64 for `generic`
+    /// and with a `splitter`, otherwise as the format says.
     pub counter_bits: Option<u8>,
-    /// Longest accepted fragment, or chunk of an e-link, 16 B to 1 GiB. If a fragment is longer, the connection is closed
-    /// (`oversize`). A larger value needs more room in `pool`. A whole event is written up to 1 GiB; a larger one is
-    /// dropped (`too_large`), and `config check` warns if the sources together allow one.
+    /// Longest accepted fragment, or chunk of an e-link, 16 B to 1 GiB. If a fragment is longer, the connection is
+    /// closed (`oversize`). A larger value needs more room in `pool`. A whole event is written up to 1 GiB; a larger
+    /// one is dropped (`too_large`), and `config check` warns if the sources together allow one.
     #[serde(default = "max_fragment")]
     pub max_fragment: Bytes,
     /// What the end of the source's connection means. A source with `input` or `program` always acts as with `"end"`.
@@ -74,81 +75,81 @@ pub struct SourceSection {
     /// How the source's bunch crossing is compared with those of other sources.
     #[serde(default)]
     pub bunch_crossing: BunchCrossing,
-    /// The source has an address of its own: a connection to it, or datagrams that arrive there, are the source.
-    /// TCP: `"tcp://127.0.0.1:5000"`; with port 0 the system chooses a free port, and the program prints it.
-    /// UDP: `"udp://0.0.0.0:9000"`; `"udp://239.1.2.3:9000@10.0.0.7"` joins a multicast group on the interface with the
+    /// The source has an address of its own: a connection to it, or datagrams that arrive there, are the source. TCP:
+    /// `"tcp://127.0.0.1:5000"`; with port 0 the system chooses a free port, and the program prints it. UDP:
+    /// `"udp://0.0.0.0:9000"`; `"udp://239.1.2.3:9000@10.0.0.7"` joins a multicast group on the interface with the
     /// second address. A host may be a name; it is resolved at the start, to IPv4 if it has both. It may be an IPv6
     /// address: `"udp://[::1]:9000"`, `"udp://[::]:9000"` for both versions of IP, `"udp://[ff12::9%eth0]:9000"`,
-    /// `"udp://[ff15::9]:9000@2001:db8::7"`. `"ip://10.0.0.5/253"` receives datagrams directly over IP. Datagrams cannot
-    /// be held back: those that find no room are lost and counted (`datagrams.lost` in the account of the run), and those
-    /// that arrive before the run are stale. Without any input of its own the source connects to `listen` of its
-    /// readout unit and identifies itself.
+    /// `"udp://[ff15::9]:9000@2001:db8::7"`. `"ip://10.0.0.5/253"` receives datagrams directly over IP. Datagrams
+    /// cannot be held back: those that find no room are lost and counted (`datagrams.lost` in the account of the run),
+    /// and those that arrive before the run are stale. Without any input of its own the source connects to `listen` of
+    /// its readout unit and identifies itself.
     listen: Option<NetworkAddress>,
-    /// The board listens: Ropewalk connects to this TCP address, such as `"tcp://daqpc2:5000"`. It tries until the board
-    /// answers. After a disconnect it connects again, or the source ends (`on_close = "end"`).
+    /// The board listens: Ropewalk connects to this TCP address, such as `"tcp://daqpc2:5000"`. It tries until the
+    /// board answers. After a disconnect it connects again, or the source ends (`on_close = "end"`).
     connect: Option<NetworkAddress>,
     /// The source is read from a file, from standard input (`"-"`), or from a FIFO (`"fifo:/run/board"`). The FIFO is
     /// created if it does not exist. The source ends with its input. Compressed files (gzip, bzip2, xz, zstd, lz4) are
-    /// decompressed. From a capture (pcap, pcapng) the datagrams or one connection are read, as the frames of the source
-    /// arrive: the first that carries anything, among those that `packets` selects. Several sources with the same `input`
-    /// and `packets` get one connection each, in the order in which the connections begin. A connection that ends and
-    /// begins again between the same machines continues. If a file does not exist or is not readable, the program ends
-    /// with status 2 before the run begins. A file that breaks off is read up to there; the status is 3, and `inputs` in
-    /// [run.json](run-json.md) says where.
+    /// decompressed. From a capture (pcap, pcapng) the datagrams or one connection are read, as the frames of the
+    /// source arrive: the first that carries anything, among those that `packets` selects. Several sources with the
+    /// same `input` and `packets` get one connection each, in the order in which the connections begin. A connection
+    /// that ends and begins again between the same machines continues. If a file does not exist or is not readable, the
+    /// program ends with status 2 before the run begins. A file that breaks off is read up to there; the status is 3,
+    /// and `inputs` in [run.json](run-json.md) says where.
     #[serde(rename = "input")]
     file: Option<ByteOrigin>,
-    /// Selects packets of a capture that is the `input`. Without it: all packets. For example
-    /// `{ port = 9000, from = "192.168.10.1" }`. The end of the run names what else the capture contains: ICMP errors
-    /// (`icmp`), fragments of datagrams (`ip_fragment`; the whole datagram arrives with the last one), `other_port`,
-    /// `other_address`, `other_protocol`, and `other_connection` with the addresses of connections that no source reads.
-    /// Boards that `demux` tells apart share one reading of the file if they have the same `input` and `packets`.
+    /// Selects packets of a capture that is the `input`. Without it: all packets. For example `{ port = 9000, from =
+    /// "192.168.10.1" }`. The end of the run names what else the capture contains: ICMP errors (`icmp`), fragments of
+    /// datagrams (`ip_fragment`; the whole datagram arrives with the last one), `other_port`, `other_address`,
+    /// `other_protocol`, and `other_connection` with the addresses of connections that no source reads. Boards that
+    /// `demux` tells apart share one reading of the file if they have the same `input` and `packets`.
     packets: Option<PacketsTable>,
-    /// A program is started with these arguments, such as `["ssh", "board7", "read-out"]`, and its standard output is the
-    /// source. The source ends when the program ends. When the run stops, the program gets SIGTERM.
+    /// A program is started with these arguments, such as `["ssh", "board7", "read-out"]`, and its standard output is
+    /// the source. The source ends when the program ends. When the run stops, the program gets SIGTERM.
     program: Option<Vec<String>>,
     /// How frames are found, for a board whose format a [layout](layouts.md) describes instead of `format`.
     pub frame: Option<FrameChoice>,
-    /// Bytes that every frame contains, at most 8. In a stream Ropewalk searches for them after a loss. Where the frame is
-    /// known in another way, a frame without them counts as `not_matched`.
+    /// Bytes that every frame contains, at most 8. In a stream Ropewalk searches for them after a loss. Where the frame
+    /// is known in another way, a frame without them counts as `not_matched`.
     #[serde(rename = "match")]
     pub matches: Option<PatternTable>,
-    /// How to distinguish boards that send to the same port, or whose frames are in the same file. Write one `[[source]]`
-    /// for each board, with the same `listen` (or `input`) and the same `demux`. Without `is`, the sources are
-    /// the boards in the order in which these appear. Frames of a board that no source names belong to no source.
-    /// Datagrams of such boards are counted (`datagrams.nobodys` in the account of the run); frames of a file are counted
-    /// by board in a warning at the end of the run. Bytes of a file that belong to no frame count for the first of its
-    /// sources. For a named format (`format = "srs"`), use `"ip.source"` or `"frame.source"` to distinguish boards.
-    /// Events of one MIDAS id have consecutive serial numbers, which are then the numbers of the events.
+    /// How to distinguish boards that send to the same port, or whose frames are in the same file. Write one
+    /// `[[source]]` for each board, with the same `listen` (or `input`) and the same `demux`. Without `is`, the sources
+    /// are the boards in the order in which these appear. Frames of a board that no source names belong to no source.
+    /// Datagrams of such boards are counted (`datagrams.nobodys` in the account of the run); frames of a file are
+    /// counted by board in a warning at the end of the run. Bytes of a file that belong to no frame count for the first
+    /// of its sources. For a named format (`format = "srs"`), use `"ip.source"` or `"frame.source"` to distinguish
+    /// boards. Events of one MIDAS id have consecutive serial numbers, which are then the numbers of the events.
     pub demux: Option<DemuxTable>,
-    /// The event number: one field, or several in `fields`, 8 to 64 bits together. Without it the frame's own `sequence`
-    /// is the event number; without both, frames are numbered as they arrive, from 1.
+    /// The event number: one field, or several in `fields`, 8 to 64 bits together. Without it the frame's own
+    /// `sequence` is the event number; without both, frames are numbered as they arrive, from 1.
     pub event: Option<EventTable>,
-    /// The clock: one field, or several in `fields`. The time of a fragment is in nanoseconds, and does not wrap where the
-    /// field does: a source that was silent for longer than one wrap is placed by its arrival time.
+    /// The clock: one field, or several in `fields`. The time of a fragment is in nanoseconds, and does not wrap where
+    /// the field does: a source that was silent for longer than one wrap is placed by its arrival time.
     pub time: Option<TimeTable>,
     /// The number of the board. If it differs from `is`, the fragment is flagged (*wrong source*).
     pub board: Option<BoardTable>,
     /// The trigger type, up to 16 bits.
     pub trigger_type: Option<NumberTable>,
     /// The number of the frame itself; a gap means lost frames. The first number may be any. Gaps count as
-    /// `frames_missing` until the frame arrives after all; a run that has any ends with status 3. Repeated and overtaken
-    /// frames count as `frames_out_of_order`. If a board restarts its counter, this counts as a restart, not as a loss. A
-    /// single wrong number is not a gap. A counter of n bits does not show a gap of 2^n. Datagrams that overtake each other are put
-    /// in order (`reorder`).
+    /// `frames_missing` until the frame arrives after all; a run that has any ends with status 3. Repeated and
+    /// overtaken frames count as `frames_out_of_order`. If a board restarts its counter, this counts as a restart, not
+    /// as a loss. A single wrong number is not a gap. A counter of n bits does not show a gap of 2^n. Datagrams that
+    /// overtake each other are put in order (`reorder`).
     pub sequence: Option<NumberTable>,
     /// What the board says about its state.
     pub status: Option<StatusTable>,
     /// The checksum of the frame. If it is wrong, the fragment is flagged. Within its own range the checksum counts as
     /// zero.
     pub checksum: Option<ChecksumTable>,
-    /// A library in C divides each frame into several events or hits ([splitters.md](splitters.md)). It needs `frame`, or
-    /// a `format` other than `ferol` and `generic`. `counter_bits` is 64 then unless it is given. An emulator in place of
-    /// the source sends frames of one event each.
+    /// A library in C divides each frame into several events or hits ([splitters.md](splitters.md)). It needs `frame`,
+    /// or a `format` other than `ferol` and `generic`. `counter_bits` is 64 then unless it is given. An emulator in
+    /// place of the source sends frames of one event each.
     pub splitter: Option<SplitterSection>,
     /// Consecutive frames with the same event number form one fragment, one behind the other as they arrived. Examples
-    /// are pages of one orbit and packets of one pulse. Without it: `true` for `alice` and `dune`, otherwise `false`. It
-    /// needs `frame` and `event`, or a `format` other than `ferol` and `generic`
-    /// ([several frames](layout-fields.md#an-event-in-several-frames)).
+    /// are pages of one orbit and packets of one pulse. Without it: `true` for `alice` and `dune`, otherwise `false`.
+    /// It needs `frame` and `event`, or a `format` other than `ferol` and `generic` ([several
+    /// frames](layout-fields.md#an-event-in-several-frames)).
     pub gather: Option<bool>,
     /// How long to wait for the next frame of an event, at least 1 ms. It applies where the last frame has no mark and
     /// no other event begins; events are delayed by it. A frame that arrives later counts as `late`.
@@ -156,24 +157,25 @@ pub struct SourceSection {
     pub gather_timeout: Time,
     /// How many datagrams wait for others that they overtook, 0 to 32; 0 switches it off. It applies to datagrams whose
     /// frames have a `sequence`, or whose event numbers are consecutive; they continue in order. For a source with
-    /// [growing numbers](layout-fields.md#growing-numbers), over any transport: by how many others a frame may be overtaken.
+    /// [growing numbers](layout-fields.md#growing-numbers), over any transport: by how many others a frame may be
+    /// overtaken.
     #[serde(default = "layout::reorder")]
     pub reorder: u8,
     /// How long each of them waits. A datagram that arrives later counts as `late` if its event has left.
     #[serde(default = "layout::reorder_timeout")]
     pub reorder_timeout: Time,
-    /// Keeps the latest bytes of the source, and saves them when something goes wrong, such as
-    /// `{ last = "2s", max = "16MiB" }`. What goes wrong is a lost frame, a wrong checksum, bytes that are no frame, or a
-    /// gap in the source's own numbers. The files are in `black-box/` of the run directory; those of a readout unit that
-    /// is a separate process are in `run.output`. Datagrams are saved as pcapng, a stream as bytes from the beginning of
-    /// a frame. `ropewalk source test` and `replay --by` read both. It saves at most every 10 s and 16 times in a run; the end
-    /// of the run names the files. It copies every byte and takes twice `max` of memory
-    /// ([black box](front-ends.md#record-rare-faults-the-black-box)).
+    /// Keeps the latest bytes of the source, and saves them when something goes wrong, such as `{ last = "2s", max =
+    /// "16MiB" }`. What goes wrong is a lost frame, a wrong checksum, bytes that are no frame, or a gap in the source's
+    /// own numbers. The files are in `black-box/` of the run directory; those of a readout unit that is a separate
+    /// process are in `run.output`. Datagrams are saved as pcapng, a stream as bytes from the beginning of a frame.
+    /// `ropewalk source test` and `replay --by` read both. It saves at most every 10 s and 16 times in a run; the end
+    /// of the run names the files. It copies every byte and takes twice `max` of memory ([black
+    /// box](front-ends.md#record-rare-faults-the-black-box)).
     pub black_box: Option<BlackBoxSection>,
-    /// An emulator replaces the source, whatever its input and frames: `true`, or a table. The address, file or program of
-    /// the source is then not needed and not used. Events are numbered from `first`, and the trigger times are the same
-    /// in every source. All emulators of a run should have the same rate. Beside real sources choose the rate of their
-    /// trigger: events wait for a late source no longer than `timeouts.readout`.
+    /// An emulator replaces the source, whatever its input and frames: `true`, or a table. The address, file or program
+    /// of the source is then not needed and not used. Events are numbered from `first`, and the trigger times are the
+    /// same in every source. All emulators of a run should have the same rate. Beside real sources choose the rate of
+    /// their trigger: events wait for a late source no longer than `timeouts.readout`.
     #[serde(default, deserialize_with = "EmulateChoice::deserialize")]
     #[schemars(with = "Option<EmulateChoice>")]
     pub emulate: Option<Emulate>,
@@ -183,16 +185,16 @@ pub struct SourceSection {
     /// `counter_bits`, `emulate` and `play` are not allowed then, and `max_fragment` is the longest chunk.
     felix: Option<ELinkSection>,
     /// The source is a program of yours that run control configures, starts and stops
-    /// ([own-programs.md](own-programs.md)). It connects to `run.front_ends` and sends
-    /// `generic` fragments; its first event is 1. A start waits until it is connected and ready, unless its `requirement`
-    /// is not `"required"`. With `emulate` the emulator replaces it.
+    /// ([own-programs.md](own-programs.md)). It connects to `run.front_ends` and sends `generic` fragments; its first
+    /// event is 1. A start waits until it is connected and ready, unless its `requirement` is not `"required"`. With
+    /// `emulate` the emulator replaces it.
     #[serde(default)]
     controlled: bool,
-    /// Settings for a `controlled` source: a table `[source.settings]`, passed on as TOML, or a text of any form. At most
-    /// 60 KiB.
+    /// Settings for a `controlled` source: a table `[source.settings]`, passed on as TOML, or a text of any form. At
+    /// most 60 KiB.
     settings: Option<Settings>,
-    /// Its one input, which takes the place of the keys `listen`, `connect`, `input`, `packets`, `program`, `play`, `felix`,
-    /// `controlled` and `settings`.
+    /// Its one input, which takes the place of the keys `listen`, `connect`, `input`, `packets`, `program`, `play`,
+    /// `felix`, `controlled` and `settings`.
     #[serde(skip)]
     pub input: SourceInput,
 }
@@ -581,7 +583,7 @@ impl SourceSection {
         self.given_first_event().or(self.format_first()).unwrap_or(1)
     }
 
-    /// The same where the configuration says it.
+    /// The same if the configuration gives it.
     pub fn given_first_event(&self) -> Option<u64> {
         self.event.as_ref().and_then(|event| event.first).or(self.first)
     }
@@ -594,14 +596,14 @@ impl SourceSection {
         }
     }
 
-    /// Whether its counter runs on from run to run, for itself, and nothing says where it begins.
+    /// Whether its own counter continues from run to run, and the configuration gives no first number.
     pub fn runs_free(&self) -> bool {
         let is_open = self.given_first_event().is_none() && self.emulate.is_none() && !self.is_under_run_control();
         is_open && !self.numbers_grow() && self.description().is_some_and(|description| description.runs_free())
     }
 
-    /// Whether its fragments may have a time, and a bunch crossing: they show a slip against other sources. Emulated sources
-    /// never slip, and numbers that grow are times themselves.
+    /// Whether its fragments may have a time, and a bunch crossing: they show a slip against other sources. Emulated
+    /// sources never slip, and numbers that grow are times themselves.
     pub(super) fn step_keys(&self) -> [bool; 2] {
         let has_crossing = self.bunch_crossing.mask != 0;
         let may_have_both = self.emulate.is_some() || self.splitter.is_some() || self.link().is_some();

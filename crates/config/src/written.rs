@@ -39,7 +39,7 @@ impl Written {
         text.parse().map(Self).map_err(|error: toml::de::Error| io::Error::new(io::ErrorKind::InvalidData, error))
     }
 
-    /// Whether there is such a section, or a list of them.
+    /// Whether there is such a section, or a list of such sections.
     pub(super) fn has_section(&self, section: &str) -> bool {
         self.0.contains_key(section)
     }
@@ -67,7 +67,7 @@ impl Written {
         digest(&self.text())
     }
 
-    /// What another one says otherwise. Of a list of sections one is known by its `id` or `name`: `source[7].rate`.
+    /// The differences of another configuration. Sections in a list are identified by `id` or `name`: `source[7].rate`.
     pub fn differences(&self, there: &Self) -> Differences {
         let mut keys = Differences::new();
         for (key, value) in self.values() {

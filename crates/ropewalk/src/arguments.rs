@@ -1,7 +1,7 @@
 //! The commands and options of the command line.
 //!
-//! Help texts: a command says what it does, in the imperative and in one line. An option with a value has a noun phrase, with unit and
-//! default; a flag is in the imperative.
+//! Help texts: a command says what it does, in the imperative and in one line. An option with a value has a noun
+//! phrase, with unit and default; a flag is in the imperative.
 
 use crate::ctl::{DASHBOARD, URL_VARIABLE};
 use crate::render::with_default;
@@ -260,8 +260,8 @@ pub(crate) struct UnitTaskOptions {
     /// accepts an event. By default all events are accepted.
     #[arg(long, value_name = "TRIGGER")]
     pub(crate) trigger: Vec<TriggerChoice>,
-    /// Stream, as in the configuration: 'name = "monitoring", prescale = 10'; repeatable. By default one stream, "selected", gets all
-    /// accepted events.
+    /// Stream, as in the configuration: 'name = "monitoring", prescale = 10'; repeatable. By default one stream,
+    /// "selected", gets all accepted events.
     #[arg(long, value_name = "STREAM")]
     pub(crate) stream: Vec<StreamSection>,
     /// Filter library that decides instead of triggers.
@@ -286,8 +286,8 @@ pub(crate) struct ConvertOptions {
     /// Input format of files that are not run files, such as srs or midas; detected by default.
     #[arg(long, value_name = "FORMAT", value_parser = foreign_format)]
     pub(crate) from: Option<ForeignName>,
-    /// Configuration whose sources sent the data: one capture, the bytes of one source, or a file for each source. Events are built as in
-    /// a run.
+    /// Configuration whose sources sent the data: one capture, the bytes of one source, or a file for each source.
+    /// Events are built as in a run.
     #[arg(long, value_name = "CONFIG", conflicts_with_all = ["from", "to"])]
     pub(crate) by: Option<PathBuf>,
     /// Source of the configuration to convert, repeatable, in the order of the files; by default all sources.

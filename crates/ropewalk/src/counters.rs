@@ -14,7 +14,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often pages are read again by default.
+/// The default interval of reading the pages.
 const EVERY: &str = "1s";
 
 #[derive(Debug, Args)]
@@ -145,7 +145,7 @@ fn text(found: &Findings, earlier: &[PageReading], options: &CountersOptions) ->
 /// On a busy machine a thread may get no processor for seconds; a node stands still only after this time.
 const STANDS: Duration = Duration::from_secs(10);
 
-/// Who it is, how far its run is, and what its thread does.
+/// The node, the phase of its run, and the activity of its thread.
 fn head(page: &PageReading, now: Instant) -> String {
     let label = page.label();
     let last = page.turned_utc().map_or_else(|| "never".to_owned(), |time| format!("at {} UTC", civil(time.0)));
@@ -162,7 +162,7 @@ fn head(page: &PageReading, now: Instant) -> String {
     format!("{node}  {role}  run {run} {phase}  process {pid}  {output}\n  {state}\n", phase = printable(phase))
 }
 
-/// A row for each number: name, how much, and how fast it grows where that is known.
+/// A row for each number: name, value, and rate if known.
 fn add_rows(table: &mut Table, indent: &str, shown: Vec<Shown<'_>>) {
     for Shown { number, value, rate } in shown {
         let (name, is_time) = (printable(&number.name), number.unit == "nanoseconds");

@@ -179,7 +179,7 @@ fn serve(options: &ServeOptions) -> Result<u8, Failure> {
     })
 }
 
-/// What is to be served: the cards of a configuration, or the blocks of a file.
+/// What to serve: the cards of a configuration, or the blocks of a file.
 fn offers(options: &ServeOptions) -> Result<Vec<CardOffer>, Failure> {
     let is_configuration = options.file.extension().is_some_and(|extension| extension == "toml");
     let mut offers = if is_configuration {

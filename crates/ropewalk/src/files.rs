@@ -167,7 +167,7 @@ pub(crate) fn convert(options: &ConvertOptions) -> Result<u8, Failure> {
     }
 }
 
-/// Makes a run directory of the files; it stays away where that fails before anything is written.
+/// Makes a run directory of the files; creates none if it fails before anything is written.
 fn to_run(options: &ConvertOptions) -> Result<u8, Failure> {
     let to = &options.output;
     if options.from.is_none() && segment_files(&options.files).is_ok() && !is_meant(&options.files, None)? {

@@ -32,7 +32,7 @@ pub(crate) fn filter_files(options: &FilterFilesOptions) -> Result<u8, Failure> 
     let interrupts = Interrupts::listen().map_err(environment)?;
     let program = std::env::current_exe().map_err(environment)?;
     let task = options.task.task();
-    // What is wrong with it is said once, and not by each unit.
+    // Its faults are reported once, and not by each unit.
     warn(&task.load(place.run()).map_err(|error| Failure::Usage(error.to_string()))?.warnings());
     let arguments = task.arguments(&options.directory);
     let broker = BrokerConfig { tries: options.tries, time_out: options.time_out.0, ..BrokerConfig::default() };

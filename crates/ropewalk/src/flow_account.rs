@@ -13,7 +13,7 @@ const MOST_REMARKS: usize = 10;
 /// The lines of an account with flows.
 pub(crate) fn lines(summary: &RunSummary) -> Vec<String> {
     let mut lines = Vec::new();
-    // Sources and nodes that are processes know only what they did themselves.
+    // Sources and nodes in separate processes know only what they did themselves.
     let is_node = summary.gateways.is_empty() && summary.farm.is_some();
     match summary.farm.filter(|_| is_node) {
         Some(farm) => lines.push(format!(
@@ -50,7 +50,7 @@ fn restart_lines(summary: &RunSummary) -> Vec<String> {
 /// A number of a flow's account; `None` if it is unknown here.
 type Number = fn(&FlowSummary) -> Option<u64>;
 
-/// The first rows of `PACKETS`: what sources know.
+/// The number of rows of `PACKETS` that sources know.
 const SENT_ROWS: usize = 2;
 
 /// Rows of the account, above the packets that were lost without a cause.

@@ -352,7 +352,7 @@ fn address(place: &str, whole: &str) -> Result<std::net::SocketAddr, Failure> {
     })
 }
 
-/// Prints the address: a port of 0 has become a real one, which the sender has to know.
+/// Prints the address: port 0 was replaced by a real one, which the sender needs.
 fn ready(scheme: &str, local: std::net::SocketAddr) {
     say!("ready {scheme} {local}");
 }

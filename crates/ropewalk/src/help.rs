@@ -40,7 +40,7 @@ pub(crate) fn command() -> Command {
     command.mut_subcommand("ctl", |ctl| grouped(ctl, &ctl::GROUPS))
 }
 
-/// The command that may be meant by an unknown one: `start` is `ctl start`, and `config FILE` is `config check FILE`.
+/// The probable command for an unknown one: `start` is `ctl start`, and `config FILE` is `config check FILE`.
 pub(crate) fn meant(error: &clap::Error) -> Option<String> {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else { return None };
     if ctl::GROUPS.iter().any(|(_, names)| names.contains(&given.as_str())) {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) struct Interrupts(Arc<AtomicUsize>);
 
 impl Interrupts {
-    /// Begins to count SIGINT and SIGTERM. A terminal that goes away (SIGHUP) asks for an orderly stop, and never for more: it says so
-    /// several times, as the kernel's and as the shell's. A program that was started to outlive its terminal, as by `nohup`, does.
+    /// Counts SIGINT and SIGTERM from now on. The loss of the terminal (SIGHUP) requests an orderly stop, and never
+    /// more: the kernel and the shell both report it. A program that ignores SIGHUP, as after `nohup`, continues.
     pub(crate) fn listen() -> std::io::Result<Self> {
         let count = Arc::new(AtomicUsize::new(0));
         let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);

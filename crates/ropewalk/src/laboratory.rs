@@ -1,4 +1,4 @@
-//! Commands of the laboratory, a program of its own that most installations do without: `ropewalk-lab` beside this one.
+//! Commands of the laboratory, a separate program that most installations do not need: `ropewalk-lab` beside this one.
 
 use crate::arguments::LaboratoryOptions;
 use crate::exit::{self, Failure};
@@ -11,8 +11,8 @@ use std::process::Command;
 /// The name of its file.
 const LABORATORY: &str = "ropewalk-lab";
 
-/// Becomes the laboratory, which gets this process's arguments; returns where it cannot be started, or where help is asked for and it is
-/// missing.
+/// Executes the laboratory with this process's arguments; returns if it cannot be started, or if help is requested and
+/// it is missing.
 pub(crate) fn start(name: &str, options: &LaboratoryOptions) -> Result<u8, Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::Environment(format!("the program's own path is not known: {error}")))?;

@@ -1,4 +1,4 @@
-//! One node of a run, or of runs that follow each other, as a process of its own.
+//! One node of a run, or of successive runs, as its own process.
 
 use crate::arguments::{NodeOptions, NodeRole};
 use crate::exit::{self, Failure};
@@ -60,7 +60,8 @@ fn manager(
         return Err(Failure::Usage("--take-over goes on with the events of the run: leave out --events".to_owned()));
     }
     let is_single = !follow_each_other(&configuration);
-    // A successor goes on with what was said when the run began; of several runs an operator may start the first.
+    // A successor continues with the fields given at the start of the run; of several runs an operator may start the
+    // first.
     let can_wait = options.take_over || !is_single && options.control.control.is_some();
     let fields = fields(&configuration.run.required_fields, &options.limits, can_wait)?;
     let control = controlled(&configuration, &options.control, false)?;
@@ -87,13 +88,13 @@ fn unit(configuration: &Configuration, mut addresses: Addresses, role: Role, ind
         }
         say!("ready");
         if let (Role::Readout, Some((_, address))) = (role, handle.addresses().first()) {
-            // Where it is called by others in the runs to come.
+            // The address at which others connect to it in later runs.
             addresses.readouts[usize::from(index)].clone_from(address);
         }
         while !handle.is_ended() {
             std::thread::sleep(Duration::from_millis(20));
             handle.take_news().iter().for_each(|line| tell!("{line}"));
-            // The manager stops the run; a node that is interrupted leaves it, and the others go on.
+            // The manager stops the run; an interrupted node leaves it, and the others continue.
             if interrupts.count() > 0 {
                 return Ok(exit::FORCED);
             }

@@ -112,7 +112,7 @@ fn take(configuration: &Configuration, part: &SystemPart, limits: &PushLimits) -
     Ok(exit::with_reasons(&summary.status))
 }
 
-/// How often progress is shown.
+/// The interval of progress reports.
 const PROGRESS: Duration = Duration::from_secs(1);
 
 fn conduct(handle: &mut RunHandle, part: &SystemPart, limits: &PushLimits, interrupts: &Interrupts) {

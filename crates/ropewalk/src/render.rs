@@ -1,4 +1,4 @@
-//! What the terminal shows of a run: progress while it goes on, and its account.
+//! The terminal output of a run: progress during the run, and its account.
 
 use crate::exit::{self, Failure};
 use crate::output;
@@ -180,7 +180,7 @@ pub(crate) fn has_colours() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Columns of the ledger where it goes to no terminal: one long value must not make all lines long.
+/// Columns of the ledger if the output is not a terminal: one long value must not make all lines long.
 const WIDEST_LEDGER: u16 = 100;
 
 /// A table without borders that is at most as wide as the terminal, with these columns aligned to the right.
@@ -198,7 +198,7 @@ pub(crate) fn columns(header: &[&str], right: &[usize]) -> Table {
     table
 }
 
-/// A table with long values broken, where no terminal says how wide it is, too.
+/// A table that breaks long values, also without a terminal of known width.
 pub(crate) fn table_of_two_columns() -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
@@ -355,11 +355,11 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Says on a terminal that the program is alive.
 const SPINNER: [char; 8] = ['⠋', '⠙', '⠹', '⠸', '⠴', '⠦', '⠧', '⠇'];
 
-/// Shows a run while it goes on.
+/// Shows the progress of a run.
 pub(crate) struct Progress {
     terminal: bool,
     begin: Instant,
-    /// How often it was drawn.
+    /// The number of times that it was drawn.
     drawn: usize,
     shown: Instant,
     before: (Instant, Totals),
@@ -395,7 +395,7 @@ impl Totals {
         }
     }
 
-    /// What came since, per second.
+    /// The increase since `before`, per second.
     fn per_second(&self, before: &Self, time: Duration) -> Self {
         let seconds = time.as_secs_f64().max(1e-3);
         let rate = |now: u64, before: u64| (now.saturating_sub(before) as f64 / seconds) as u64;
@@ -429,7 +429,7 @@ impl Progress {
         }
     }
 
-    /// Shows where the run is, if it is time to. Alarms that an operator acknowledged or shelved are `quiet`.
+    /// Shows the progress of the run if it is due. Alarms that an operator acknowledged or shelved are `quiet`.
     pub(crate) fn show(&mut self, view: &SessionView, quiet: BTreeSet<String>) {
         self.quiet = quiet;
         let (snapshot, left) = (&view.snapshot, view.disk_left);
@@ -476,7 +476,7 @@ impl Progress {
         }
     }
 
-    /// Kind and source of the worst problem that goes on, and the names of alarms; empty without any.
+    /// Kind and source of the worst current problem, and the names of alarms; empty if there are none.
     fn worst_problem(&self) -> String {
         let worst = self.quality.quality().problems.first().filter(|problem| problem.is_current);
         let worst = worst.map(|problem| format!("{:?} {:?}", problem.kind, problem.source));

@@ -28,11 +28,11 @@ use std::time::Duration;
 
 /// When a run ends, and how it is reported.
 pub(crate) struct Limits {
-    /// What is said of each run.
+    /// The description of each run.
     pub(crate) fields: Fields,
     /// The account as JSON.
     pub(crate) json: bool,
-    /// What follows a run that ends by itself, where the configuration does not say.
+    /// What follows a run that ends by itself, if the configuration does not say.
     pub(crate) after_run: AfterRun,
     /// There is no other run than this one: a stop ends everything.
     pub(crate) is_single: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Limits {
 pub(crate) struct Controlled {
     /// What is served.
     pub(crate) config: ControlConfig,
-    /// A free port does where the address is taken.
+    /// Whether a free port is used if the address is in use.
     pub(crate) takes_any_port: bool,
     /// Nothing starts without a command.
     pub(crate) is_idle: bool,
@@ -148,14 +148,14 @@ pub(crate) fn overrule(configuration: &mut Configuration, limits: &arguments::Ru
     }
 }
 
-/// What is said of the run; if nothing can be added later, all required fields have to be there.
+/// The description of the run; if nothing can be added later, all required fields must be given.
 pub(crate) fn fields(required: &[String], limits: &arguments::RunLimits, waits: bool) -> Result<Fields, Failure> {
     let fields = Fields::new(limits.fields.iter().cloned()).map_err(|error| Failure::Usage(error.to_string()))?;
     let missing = fields.missing(required);
     if waits || missing.is_empty() { Ok(fields) } else { Err(Failure::Usage(Fields::refusal(&missing))) }
 }
 
-/// Reads the configuration again, as it is read when the program starts: options still take the place of what it says.
+/// Reads the configuration again like at the start of the program: options still replace its values.
 fn reader(options: &RunOptions, first: &Configuration) -> impl Fn() -> Result<Configuration, RunError> + use<> {
     let (file, limits) = (options.config.clone(), options.limits.clone());
     let last = Mutex::new(first.written.clone());
@@ -296,7 +296,7 @@ impl Tellings {
         view.last.as_ref().is_some_and(|account| self.last != Some(account.run))
     }
 
-    /// What would help, where there is an account to tell.
+    /// The advice, if there is an account.
     fn tell(&mut self, view: &SessionView) -> Result<Vec<String>, Failure> {
         let Some(account) = view.last.as_ref().filter(|account| self.last != Some(account.run)) else {
             return Ok(Vec::new());
@@ -360,7 +360,7 @@ fn watch(
 /// Tells what the log level has of what happened after the entry with this number; the number of the last one.
 fn tell_journal(handle: &ControlHandle, after: u64, is_controlled: bool) -> u64 {
     let news = handle.journal_after(after);
-    // What a run without run control fails of is said when the program ends.
+    // The failure of a run without run control is printed when the program ends.
     let is_said_later = |entry: &Entry| entry.kind == EntryKind::Fault && !is_controlled;
     news.iter().filter(|entry| entry.is_told && !is_said_later(entry)).for_each(|entry| tell!("{}", entry.text));
     news.last().map_or(after, |entry| entry.number)

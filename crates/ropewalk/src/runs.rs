@@ -84,7 +84,7 @@ pub(crate) fn runs(options: &RunsOptions) -> Result<u8, Failure> {
     }
 }
 
-/// What a configuration says under a key, where it says anything.
+/// The value of a key in a configuration, if given.
 type Said = Option<String>;
 
 /// Rows that differ between any two runs, so that a comparison does not mark them.
@@ -323,7 +323,7 @@ fn took(record: &RunRecord) -> String {
     record.duration_s.map_or_else(String::new, |seconds| format!("{seconds:.1} s"))
 }
 
-/// How far its times can be trusted, as text.
+/// The accuracy of its times, as text.
 fn clock(record: &RunRecord) -> String {
     match record.clock.worst() {
         None => String::new(),
@@ -372,7 +372,7 @@ fn without_account(directory: &Path) -> &'static str {
     }
 }
 
-/// What there is to say of a run, line by line; of each run the same lines.
+/// The description of a run, line by line; the same lines for each run.
 fn rows(record: &RunRecord) -> Vec<(&'static str, String)> {
     let causes = |counts: &BTreeMap<String, u64>| {
         let all: u64 = counts.values().sum();
@@ -468,7 +468,7 @@ pub(crate) fn civil(nanoseconds: i64) -> String {
     format!("{} {}", utc.date(), utc.time_of_day())
 }
 
-/// A table of files, and what there is to say of them together.
+/// A table of files, and their totals.
 pub(crate) fn lines(answer: &Value) -> Vec<String> {
     let Some(run) = answer["run"].as_u64() else { return vec!["no run has left any files yet".to_owned()] };
     let files = answer["files"].as_array().map_or(&[][..], Vec::as_slice);

@@ -53,8 +53,8 @@ impl SampleOptions {
     }
 }
 
-/// Prints samples as they come, each as JSON in a line or in words: as many as are wanted, or until the server ends. What it says where there
-/// are none.
+/// Prints samples as they arrive, each as one line of JSON or as text: as many as requested, or until the server ends.
+/// Prints the server's explanation if there are none.
 pub(crate) fn samples(
     client: &Client,
     options: &SampleOptions,
@@ -84,7 +84,7 @@ pub(crate) fn samples(
     Ok(Ok(if options.count.is_some() { exit::LOST } else { exit::GOOD }))
 }
 
-/// The failure behind a refusal.
+/// The failure for a refusal.
 pub(crate) fn refused(replied: &Replied) -> Failure {
     let why = replied.body["error"].as_str().unwrap_or("there are no samples").to_owned();
     if replied.status == 400 { Failure::Usage(why) } else { Failure::Environment(why) }
@@ -97,7 +97,7 @@ fn lines(sample: &Value, with_bytes: bool) -> Vec<String> {
     let sources = sample["sources"].as_array().map_or(&[][..], Vec::as_slice);
     let is_complete = if sample["is_complete"] == true { "complete" } else { "incomplete" };
     let there = sources.iter().filter(|source| source["missing"] == false).count();
-    // Gateways know of none.
+    // Gateways have no lumisections.
     let lumisection = match &sample["lumisection"] {
         number if *number == 0 => String::new(),
         number => format!("lumisection {number}  "),

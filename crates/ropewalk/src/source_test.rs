@@ -84,7 +84,7 @@ fn report_text(report: &TrialReport, config: &Path, key: &str) -> String {
     text
 }
 
-/// What to do where no packet of a capture was the source's.
+/// The advice if no packet of a capture was the source's.
 fn advice(report: &TrialReport) -> Option<String> {
     const MOST: usize = 8;
     let mut ports: Vec<(u16, u64)> = report.other_ports.iter().map(|(port, count)| (*port, *count)).collect();
@@ -167,7 +167,7 @@ fn time_text(nanoseconds: u64) -> String {
 fn dump(bad: &BadReport) -> String {
     let place = &bad.place;
     let mut text = String::new();
-    // Lines begin where the frame begins, and this many whole lines before it.
+    // Lines are aligned to the start of the frame, with this many whole lines before it.
     let first = -(place.before.div_ceil(LINE) as i64 * LINE as i64);
     let end = (place.bytes.len() - place.before) as i64;
     let mut at = first;

@@ -1,4 +1,4 @@
-//! The machine, and where a configuration places threads and pools on it.
+//! The machine, and the placement of a configuration's threads and pools on it.
 
 use crate::arguments::TopologyOptions;
 use crate::exit::{self, Failure};
@@ -137,7 +137,8 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
     Ok(exit::GOOD)
 }
 
-/// Tries the libraries of filters and splitters. One that cannot be used is an error, or a warning if it may be used on another machine.
+/// Tries the libraries of filters and splitters. An unusable one is an error, or a warning if it may be used on another
+/// machine.
 fn check_libraries(configuration: &Configuration, file: &Path, is_elsewhere: bool) -> Result<(), Failure> {
     let of_filter = unusable_library(configuration).map(|(key, why)| Fault::new(key, why));
     let of_sources = unusable_splitters(configuration).into_iter();
@@ -159,7 +160,7 @@ fn note_unchecked_step(configuration: &Configuration) {
     }
 }
 
-/// Says what will not be as the configuration wants it, before a run begins.
+/// Warns, before a run begins, of wishes of the configuration that will not be met.
 pub(crate) fn foresee(
     configuration: &Configuration,
     file: &Path,
@@ -180,7 +181,7 @@ pub(crate) fn foresee(
     Ok(())
 }
 
-/// A configuration for another machine is shown where it does not fit.
+/// The failure for a configuration of another machine, at the place that does not fit.
 fn unfit(file: &Path, error: PlacementError) -> Failure {
     match error {
         PlacementError::Unfit(fault) => ropewalk_config::point_at(file, &fault).into(),
@@ -188,7 +189,7 @@ fn unfit(file: &Path, error: PlacementError) -> Failure {
     }
 }
 
-/// The nodes to which this unit connects, and whose configured port is 0, so that it cannot know the port.
+/// The nodes to which this unit connects and whose configured port is 0, so that it cannot know the port.
 pub(crate) fn unknown_addresses<'a>(
     configuration: &'a Configuration,
     addresses: &Addresses,

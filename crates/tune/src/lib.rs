@@ -1,8 +1,8 @@
-//! The settings of a host that data taking needs: what is found, what is advised and why; changed, checked, taken back.
+//! The host settings that data taking needs: their state, advice and reasons; changing, checking and undoing them.
 //!
-//! Nothing is changed by looking. What rules find wrong becomes a [`Plan`], which a person can read and type by hand;
-//! applying it writes every old value into a journal before the new one is written, so that all of it can be taken
-//! back, also after a crash half-way.
+//! Checking changes nothing. What rules find wrong becomes a [`Plan`] that a person can read and type by hand. Applying
+//! it writes every old value into a journal before the new one is set, so that everything can be undone, even after a
+//! crash half-way.
 //!
 //! ```text
 //! /proc, /sys, netlink --> Found --+
@@ -10,8 +10,8 @@
 //! configuration --------> Wish ----+                                   Undoing    <--  journal
 //! ```
 //!
-//! The root of /proc and /sys may be any directory, and what is not in files there (rings, offloads, free space) comes
-//! from a file `recorded.json` in it: so whole machines are test data (`Place`).
+//! The root of /proc and /sys may be any directory, and what is not in files (rings, offloads, free space) then comes
+//! from a file `recorded.json` in it: thus whole machines are test data (`Place`).
 #![forbid(unsafe_code)]
 
 pub mod cards;

@@ -1,5 +1,5 @@
-//! Where settings live: the machine that this runs on, or a recorded one in a directory; and what of a plan this process
-//! may not change there.
+//! Where settings live: the machine that this runs on, or a recorded one in a directory; and what of a plan this
+//! process may not change there.
 
 mod recorded;
 
@@ -17,7 +17,7 @@ use self::recorded::Recorded;
 use crate::cards::{CardReport, Cards, Netlink};
 use crate::{CardError, Form, Plan, Right, RunningThread, Setting, SettingError, threads};
 
-/// Where a file of the kernel may be a setting.
+/// The directories of kernel files that may be settings.
 const TREES: [&str; 3] = ["proc/sys", "proc/irq", "sys"];
 
 /// Something that has settings: a machine, or its substitute in a test.
@@ -277,7 +277,7 @@ impl Place {
     }
 }
 
-/// What is missing, where it is a right.
+/// The missing permission, if that is the reason.
 fn why(error: &SettingError) -> Option<String> {
     match error {
         SettingError::NotAllowed { right, .. } => Some(format!("needs {}", right.needs())),
@@ -291,8 +291,8 @@ fn why(error: &SettingError) -> Option<String> {
     }
 }
 
-/// What the kernel would show for a value where it showed `before`, so that a recorded machine looks like one. None
-/// where it would refuse the value.
+/// The text that the kernel would show for a value after `before`, so that a recorded machine behaves like a real one.
+/// None if it would refuse the value.
 fn as_the_kernel_writes(setting: &Setting, before: &str, value: &str) -> Option<String> {
     match setting {
         Setting::File { form: Form::Choice, .. } if before.contains('[') => {
@@ -373,7 +373,7 @@ mod tests {
     use super::*;
     use crate::Property;
 
-    /// A directory of its own, which goes with the value.
+    /// A temporary directory, removed when the value is dropped.
     struct Directory(PathBuf);
 
     impl Directory {
@@ -571,13 +571,13 @@ mod tests {
             !kernel.is_empty() && place.is_live() && !identity.boot.is_empty() && identity.network.starts_with("net:[")
         );
         assert_eq!(place.read(&Setting::sysctl("kernel.no_such_thing")).expect("it can be asked for"), None);
-        // It has none, and says so with an error: what cannot be read is there all the same.
+        // It has none, and returns an error: a file that cannot be read still exists.
         let speed = Setting::File { path: "sys/class/net/lo/speed".to_owned(), form: Form::Plain };
         let error = place.read(&speed).expect_err("it has none").to_string();
         assert!(error.starts_with("/sys/class/net/lo/speed: "), "{error}");
     }
 
-    /// Another one may have its number by now.
+    /// Another thread may have the same number now.
     #[test]
     fn a_thread_of_a_recorded_machine_is_one_that_began_then() {
         let directory = Directory::new("threads");

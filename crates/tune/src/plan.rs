@@ -1,5 +1,5 @@
-//! What a configuration needs of the host ([`Wish`]), what rules found ([`Finding`]), and what would be changed, in order
-//! ([`Plan`]): pure, and printable.
+//! What a configuration needs of the host ([`Wish`]), what rules found ([`Finding`]), and what would be changed, in
+//! order ([`Plan`]): pure, and printable.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,7 +27,7 @@ pub struct Change {
     pub rule: String,
 }
 
-/// A group of settings that may be changed without the others (`tune apply --only GROUP`). In this order they are changed.
+/// A group of settings that may be changed without the others (`tune apply --only GROUP`). Changes follow this order.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Group {
@@ -124,9 +124,9 @@ pub struct Finding {
     pub advised: String,
     /// Why that is advised, in a sentence.
     pub why: &'static str,
-    /// The paper's section or the kernel's document that says so.
+    /// The source: a section of the paper, or a document of the kernel.
     pub source: &'static str,
-    /// What it is worth, and the command that shows it on this machine.
+    /// The benefit, and the command that shows it on this machine.
     pub worth: &'static str,
     /// How sure the advice is.
     pub sureness: Sureness,
@@ -173,10 +173,10 @@ pub struct Wish {
     pub threads: BTreeMap<String, Placed>,
     /// The directories that events are written to.
     pub outputs: Vec<PathBuf>,
-    /// Memory of all pools in bytes: those of builder units as if each were a process of its own.
+    /// Memory of all pools in bytes: those of builder units as if each were its own process.
     pub memory_bytes: u64,
-    /// What of that memory belongs on which NUMA node, in bytes by the number of the node: where rules or
-    /// `placement = "auto"` put it, or beside the card that it is filled from. The rest may be anywhere.
+    /// The part of that memory on each NUMA node, in bytes by node number: as placed by rules or `placement = "auto"`,
+    /// or beside the card that fills it. The rest may be anywhere.
     #[schemars(with = "BTreeMap<String, u64>")]
     pub memory_by_node: BTreeMap<u32, u64>,
     /// The most connections and files that are open at once.
@@ -215,8 +215,8 @@ pub enum Placed {
     /// The kernel, which may move it.
     #[default]
     Nobody,
-    /// `placement = "auto"`: the thread has a core of its own beside those that take the interrupts of its card,
-    /// wherever these are.
+    /// `placement = "auto"`: the thread has its own core beside those that take the interrupts of its card, wherever
+    /// these are.
     Automatic,
     /// A rule: it runs on these CPUs.
     Rule(CpuList),

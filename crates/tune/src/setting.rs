@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::RunningThread;
 
 /// One thing of the host that can be read and written: a file below /proc or /sys, the MTU of an interface, a property
-/// of a network card, or the CPUs of a running thread. Its value is text in the normal form of its kind, so that what was
-/// written can be compared with what is read.
+/// of a network card, or the CPUs of a running thread. Its value is text in the normal form of its kind, so that what
+/// was written can be compared with what is read.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Setting {
@@ -26,11 +26,11 @@ pub enum Setting {
         /// The name of the interface.
         interface: String,
     },
-    /// What the driver of a network card lets be set (the kernel's ethtool netlink interface).
+    /// A setting of a network card's driver (the kernel's ethtool netlink interface).
     Card {
         /// The name of the interface.
         interface: String,
-        /// The property: `of` says which, and `name` is that of a feature.
+        /// The property: `of` is its kind, and `name` that of a feature.
         property: Property,
     },
     /// The CPUs on which a thread of a running process may run (sched_setaffinity(2)).
@@ -82,23 +82,23 @@ pub enum Property {
 }
 
 impl Setting {
-    /// A value below /proc/sys, by its name with dots, such as `net.core.rmem_max`. As with sysctl(8) a name whose first
-    /// separator is a slash keeps its dots: `net/ipv4/conf/eth0.7/rp_filter`.
+    /// A value below /proc/sys, by its name with dots, such as `net.core.rmem_max`. As with sysctl(8) a name whose
+    /// first separator is a slash keeps its dots: `net/ipv4/conf/eth0.7/rp_filter`.
     pub fn sysctl(name: &str) -> Self {
         let with_slashes = name.find(['.', '/']).is_some_and(|at| name[at..].starts_with('/'));
         let name = if with_slashes { name.to_owned() } else { name.replace('.', "/") };
         Self::File { path: format!("proc/sys/{name}"), form: Form::Plain }
     }
 
-    /// Its name with dots, if it is one below /proc/sys; with slashes, where a part of it has a dot.
+    /// Its name with dots, if it is below /proc/sys; with slashes, if a part of it contains a dot.
     pub fn sysctl_name(&self) -> Option<String> {
         let Self::File { path, .. } = self else { return None };
         let name = path.strip_prefix("proc/sys/")?;
         Some(if name.contains('.') { name.to_owned() } else { name.replace('/', ".") })
     }
 
-    /// Whether its name may mean something else when the machine is started again: interrupts and threads get numbers as
-    /// they come.
+    /// Whether its name may mean something else when the machine is started again: interrupts and threads get numbers
+    /// as they come.
     pub(crate) fn is_numbered_anew(&self) -> bool {
         match self {
             Self::File { path, .. } => path.starts_with("proc/irq/"),
@@ -137,7 +137,8 @@ impl Setting {
         }
     }
 
-    /// As the kernel takes a value that is in its normal form: it refuses more than eight digits of a mask in one group.
+    /// As the kernel takes a value that is in its normal form: it refuses more than eight digits of a mask in one
+    /// group.
     pub(crate) fn written(&self, value: &str) -> String {
         if !matches!(self, Self::File { form: Form::CpuMask, .. }) || !is_mask(value) {
             return value.to_owned();
@@ -197,7 +198,7 @@ fn is_mask(text: &str) -> bool {
     text.bytes().all(|letter| letter.is_ascii_hexdigit())
 }
 
-/// As a shell takes it for one word. The kernel lets names of interfaces have letters that mean something to a shell.
+/// Quoted as one word for a shell. The kernel permits special characters of the shell in names of interfaces.
 fn quoted(value: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.,:/".contains(letter);
     match value {
@@ -250,11 +251,11 @@ pub enum Right {
     RootWithSysAdmin,
     /// CAP_NET_ADMIN: /proc/sys/net, and cards by netlink.
     NetAdmin,
-    /// Users whom the file lets: /proc/irq and most of /sys.
+    /// Users with access to the file: /proc/irq and most of /sys.
     File,
-    /// Users whom the file lets, with CAP_NET_ADMIN: /sys/class/net.
+    /// Users with access to the file and CAP_NET_ADMIN: /sys/class/net.
     FileWithNetAdmin,
-    /// Users whom the file lets, with CAP_SYS_ADMIN: `cpuidle`.
+    /// Users with access to the file and CAP_SYS_ADMIN: `cpuidle`.
     FileWithSysAdmin,
     /// The owner of the thread's process, or CAP_SYS_NICE: sched_setaffinity(2).
     Nice,
@@ -299,7 +300,7 @@ impl Right {
         }
     }
 
-    /// What may be missing to root, as the rest of a sentence that names the host first.
+    /// What root may lack, as the rest of a sentence that names the host first.
     pub(crate) fn or_missing(self) -> String {
         self.asked_of_root().map(|one| format!(", or {} is missing", one.name())).unwrap_or_default()
     }

@@ -1,8 +1,8 @@
 //! Running processes of Ropewalk: their threads, and on which CPUs each of these may run.
 //!
-//! The kernel gives the number of a thread that has ended to another one. So a thread is identified by its number and
-//! its start time (proc_pid_stat(5), field 22). Only processes whose name begins with `ropewalk` are read: all others
-//! belong to other programs.
+//! The kernel reuses the number of a thread that has ended. So a thread is identified by its number and its start time
+//! (proc_pid_stat(5), field 22). Only processes whose name begins with `ropewalk` are read: all others belong to other
+//! programs.
 
 use std::fmt;
 use std::io;
@@ -122,7 +122,7 @@ struct Stat {
 }
 
 impl Stat {
-    /// None of a thread that has ended and waits for its parent, and where it is something else.
+    /// None for a thread that has ended and waits for its parent, and for other text.
     fn read(text: &str) -> Option<Self> {
         // A name may have brackets in it.
         let (name, fields) = text.split_once('(')?.1.rsplit_once(')')?;
@@ -150,7 +150,7 @@ pub(crate) fn read(directory: &Path, begun: u64) -> io::Result<Option<String>> {
     Ok(text(&directory.join("status"))?.and_then(|status| cpus_in(&status).map(str::to_owned)))
 }
 
-/// Lets a thread of this machine run on some CPUs alone. Does nothing if the thread has ended.
+/// Restricts a thread of this machine to some CPUs. Does nothing if the thread has ended.
 ///
 /// # Errors
 /// `EPERM` without the right, `EINVAL` if it may use none of them.

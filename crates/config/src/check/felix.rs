@@ -18,7 +18,7 @@ pub(super) fn check_cards(configuration: &Configuration, faults: &mut Faults) {
     }
 }
 
-/// Every e-link is one of a card, is one source, and lies with the others of its card in one readout unit.
+/// Every e-link belongs to a card, is one source, and is in one readout unit with the others of its card.
 fn links(configuration: &Configuration, faults: &mut Faults) {
     let mut first: BTreeMap<&str, usize> = BTreeMap::new();
     let mut taken = BTreeMap::new();
@@ -53,7 +53,7 @@ fn links(configuration: &Configuration, faults: &mut Faults) {
     }
 }
 
-/// What of a block finds no room in the window keeps the blocks behind it waiting, and with them the e-links that could make
+/// If part of a block has no room in the window, the following blocks wait, and with them the e-links that could make
 /// room: until their time-out.
 fn window(
     configuration: &Configuration,

@@ -1,4 +1,4 @@
-//! Checks of what decides on events and where they go then: filter, triggers, streams, and files of events for filter units.
+//! Checks of filter, triggers, streams, and files of events for filter units.
 
 use crate::Configuration;
 use crate::error::Faults;
@@ -93,7 +93,7 @@ fn filter(filter: &FilterSection, configuration: &Configuration, faults: &mut Fa
     if filter.timeout.0 < Duration::from_millis(1) {
         faults.add(key("timeout"), "how long it may take over an event, 1ms or more");
     }
-    // It is tried twice, and from half of the time for draining on nothing is waited for.
+    // It is tried twice, and after half of the drain time nothing is awaited.
     if filter.timeout.0 * 4 > configuration.timeouts.drain.0 {
         let message = format!(
             "an event is tried twice in half of timeouts.drain ({}), so that a quarter of that is the most",
@@ -118,7 +118,7 @@ pub(super) fn triggers(section: &str, triggers: &[TriggerChoice], configuration:
     let ids = configuration.source_ids();
     let is_in_gateway = configuration.decides_itself() && section == "filter";
     let is_known = |id: u32| match configuration.has_gateways() && !is_in_gateway {
-        // Nodes of a farm, and who reads files, know the number in a bank's header, which is the front end's own.
+        // Nodes of a farm and readers of files know the number in a bank's header, which is the front end's own.
         true => u16::try_from(id).is_ok(),
         false => ids.contains(&SourceId(id)),
     };

@@ -76,7 +76,7 @@ const NOT_OF_NODES: [&str; 12] = [
     "restarts",
 ];
 
-/// Triggers are the bits of a decision's word.
+/// Triggers are the bits of the decision word.
 fn filter(configuration: &Configuration, written: &Written, faults: &mut Faults) {
     for key in NOT_OF_NODES.iter().filter(|key| written.has("filter", key)) {
         let message = "the nodes of a farm do not use it: leave it out, or let gateways decide themselves (`nodes = 0` in [farm])";
@@ -328,7 +328,7 @@ fn farm(configuration: &Configuration, faults: &mut Faults) {
     }
 }
 
-/// Nodes and gateways that speak straight over IP are known by their addresses alone.
+/// Nodes and gateways that use IP directly are identified by their addresses only.
 fn farm_over_ip(configuration: &Configuration, faults: &mut Faults) {
     let farm = &configuration.farm;
     let last = u32::from(farm.nodes) - 1;

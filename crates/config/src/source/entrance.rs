@@ -1,6 +1,6 @@
-//! From where a source comes: its input.
+//! The input of a source.
 //!
-//! Sources may share their way in: boards that send to one address, or whose packets are in one capture.
+//! Sources may share an input: boards that send to one address, or whose packets are in one capture.
 
 use super::layout::{BoardChoice, DemuxTable, FrameChoice, FrameTable, PeerOrPlace};
 use super::{FormatName, SourceSection};
@@ -21,7 +21,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// From where the data of a source come.
+/// The origin of a source's data.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum SourceInput {
     /// The source connects to `listen` of its readout unit and identifies itself.
@@ -206,7 +206,7 @@ impl SourceSection {
         }
     }
 
-    /// Which packets are its own, where it is read from a capture, and which frames, where it is read from a stream.
+    /// The packets to select if it is read from a capture, and the frames if it is read from a stream.
     pub fn wanted(&self) -> Wanted {
         let packets = self.file().map_or_else(PacketsTable::default, |(_, packets)| packets);
         let PacketsTable { port, from, from_port, to, protocol, connection } = packets;
@@ -241,9 +241,9 @@ impl SourceSection {
         }
     }
 
-    /// The same beside all sources of its configuration, in their order. Sources that are read from the same
-    /// connections of the same capture have one each, the first source the first one, unless `connection` says which.
-    /// Sources that a number in the frames of the same stream distinguishes know of each other.
+    /// The same, given all sources of the configuration in order. Sources that are read from the same connections of
+    /// the same capture have one each, the first source the first one, unless `connection` selects one. Sources that a
+    /// number in the frames of the same stream distinguishes exclude each other's frames.
     pub fn wanted_beside<'s>(&self, sources: impl Iterator<Item = &'s Self>) -> Wanted {
         let sources: Vec<&Self> = sources.collect();
         let beside = sources.iter().filter(|source| self.shares_connections(source)).enumerate();
@@ -315,7 +315,8 @@ impl SourceSection {
         self.listens_beside(other) && self.demux.is_some() && other.demux.is_some()
     }
 
-    /// Whether both take datagrams at the same address of one readout unit; those of others may be other machines.
+    /// Whether both receive datagrams at the same address of one readout unit; other readout units may be on other
+    /// machines.
     fn listens_beside(&self, other: &Self) -> bool {
         let is_any_port =
             matches!(&self.input, SourceInput::Listen(place @ NetworkAddress::Udp(..)) if place.port().is_none());
@@ -324,7 +325,7 @@ impl SourceSection {
 }
 
 impl FelixSection {
-    /// Where the chunks of one of its e-links say to which event they belong.
+    /// The place of the event number in the chunks of one of its e-links.
     pub fn rule_of(&self, source: &SourceSection) -> EventRule {
         let own = source.link().and_then(|link| link.event);
         own.unwrap_or(self.event).rule()

@@ -1,8 +1,8 @@
-//! The layout of a board's frames: the keys `frame`, `match`, `demux`, `event`, `time`, `board`, `trigger_type`, `sequence`,
-//! `status` and `checksum` of a source (`docs/layouts.md`).
+//! The layout of a board's frames: the keys `frame`, `match`, `demux`, `event`, `time`, `board`, `trigger_type`,
+//! `sequence`, `status` and `checksum` of a source (`docs/layouts.md`).
 //!
-//! Every table is read as it is, and made a [`Layout`] of plain values; [`Plan::compile`] says whether that makes sense, by
-//! the same keys. What the tables hold as text is read here: widths of numbers, bytes, ticks, names of checksums.
+//! Every table is read unchanged and converted to a [`Layout`] of plain values; [`Plan::compile`] checks it, by the
+//! same keys. Text in the tables is parsed here: widths of numbers, bytes, ticks, names of checksums.
 
 mod tables;
 #[cfg(test)]
@@ -67,7 +67,8 @@ impl SourceSection {
         faults.keep(Plan::compile(&layout).map(Some).map_err(wrong))
     }
 
-    /// What describes its frames: its layout, or the format that it names. None for formats that say themselves whose they are.
+    /// What describes its frames: its layout, or the format that it names. None for formats that say themselves whose
+    /// they are.
     pub fn description(&self) -> Option<Description> {
         if let Ok(Some(plan)) = self.plan() {
             return Some(Arc::new(plan).into());
@@ -95,7 +96,7 @@ impl SourceSection {
         Some(Chosen { description, board, others: Vec::new(), is_first: true, max_frame })
     }
 
-    /// Its board, where it says which one it is.
+    /// Its board, if the configuration names it.
     pub fn named_board(&self) -> Option<OwnBoard> {
         let demux = self.demux.as_ref()?;
         let names = demux.is.as_ref()?.all().iter();
@@ -107,8 +108,8 @@ impl SourceSection {
         })
     }
 
-    /// Its board in a stream of several, where a number in the frame tells them apart. Without a name it is the first one that
-    /// appears.
+    /// Its board in a stream of several, if a number in the frame distinguishes them. Without a name it is the first
+    /// one that appears.
     fn own_board(&self) -> Option<OwnBoard> {
         let is_numbered = match self.demux.as_ref()?.at {
             PeerOrPlace::Peer => false,
@@ -118,14 +119,14 @@ impl SourceSection {
         is_numbered.then(|| self.named_board().unwrap_or(OwnBoard::InOrder(0)))
     }
 
-    /// What describes its frames where nothing but these was kept: FEROL blocks, too. None of generic fragments, which say
-    /// once in a connection whose they are.
+    /// The description of its frames for a recording of only the frames; also of FEROL blocks. None for generic
+    /// fragments, which name their source once per connection.
     pub fn framing(&self) -> Option<Description> {
         let blocks = (self.format == FormatName::Ferol).then(|| ForeignFormat::Ferol.into());
         self.description().or(blocks)
     }
 
-    /// What its datagrams are waited for: the other datagrams of a frame, and the datagrams that were overtaken.
+    /// The time-outs of its datagrams: for the other datagrams of a frame, and for overtaken datagrams.
     pub fn datagram_limits(&self) -> DatagramLimits {
         let pieces = self.frame.as_ref().and_then(|frame| frame.0.pieces.as_ref());
         // Numbers that only grow, or that several frames have, tell no order.
@@ -155,8 +156,8 @@ impl SourceSection {
         }
     }
 
-    /// The keys that mean nothing without `frame`, and whether they are given. Boards of a format with a name may be told apart
-    /// by their addresses.
+    /// The keys that have no effect without `frame`, and whether they are given. Boards of a named format may be
+    /// distinguished by their addresses.
     fn layout_keys(&self) -> [(&'static str, bool); 9] {
         let is_named = matches!(self.format, FormatName::Foreign(_));
         [
@@ -374,7 +375,7 @@ impl TimeTable {
 }
 
 impl DemuxTable {
-    /// The same of a layout, which has to say where the number stands.
+    /// The same for a layout, which must define the place of the number.
     fn of_layout(&self) -> Result<Option<Number>, Fault> {
         if self.at == PeerOrPlace::Frame {
             let message = "only a `format` with a name knows whose a frame is; here it is the place of a number: `at = 4, type = \"u16le\"`";

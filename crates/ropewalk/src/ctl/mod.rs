@@ -363,9 +363,9 @@ impl Request {
     }
 }
 
-/// Prints which program gets a command, since an operator may have meant another one.
+/// Prints which program gets a command, because the operator may have meant another one.
 fn announce(client: &Client) {
-    // Without an answer, the command says so.
+    // Without an answer, the command itself reports it.
     let Ok(state) = client.look("state") else { return };
     let run = state.body["run"].as_u64().zip(state.body["directory"].as_str());
     let none = if state.body["task"].is_null() { "no run is set up" } else { "the next run is being set up" };

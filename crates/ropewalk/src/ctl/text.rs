@@ -154,7 +154,7 @@ fn quality(body: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Alarms that are not normal, the active ones first; with `shows_normal` the others behind them.
+/// Alarms that are not normal, the active ones first; with `shows_normal` followed by the others.
 fn alarms(all: &[Value], shows_normal: bool) -> String {
     if all.is_empty() {
         return "no alarm is configured".to_owned();

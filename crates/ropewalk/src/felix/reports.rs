@@ -66,7 +66,7 @@ pub(crate) struct ServeReport {
     subscribers: u64,
     /// Chunks received that no subscriber asked for.
     unwanted: u64,
-    /// How often a card waited for a subscriber that must miss nothing.
+    /// The number of times that a card waited for a subscriber that must not lose data.
     waits: u64,
 }
 
@@ -156,7 +156,7 @@ impl ServeReport {
 pub(crate) struct SubscribeReport {
     /// Chunks that came.
     chunks: u64,
-    /// How often it subscribed.
+    /// The number of subscriptions.
     connections: u64,
     /// Messages to e-links that the server refused.
     down_refused: u64,

@@ -346,7 +346,7 @@ fn count(numbers: &BTreeMap<String, Value>, name: &str) -> u64 {
     numbers.get(name).and_then(Value::as_u64).unwrap_or(0)
 }
 
-/// Its colour says how full something is; its text does, too.
+/// The colour for a fill level, which the text shows too.
 fn fullness(share: f64) -> Style {
     if share > FULL {
         BAD

@@ -27,9 +27,9 @@ use std::io::{self, IsTerminal};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How often the server is asked. It looks at its numbers once a second.
+/// The interval of requests. The server samples its numbers once a second.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long a key is waited for before what came meanwhile is drawn.
+/// The longest wait for a key before new data are drawn.
 const PATIENCE: Duration = Duration::from_millis(100);
 /// Columns and lines of a screen that is printed without a terminal.
 const PRINTED: (u16, u16) = (160, 40);
@@ -72,7 +72,7 @@ fn lines(screen: &Screen, width: u16, height: u16) -> Vec<String> {
     cells.chunks(usize::from(width)).map(line).collect()
 }
 
-/// Draws what comes until the user quits.
+/// Draws new data until the user quits.
 fn show(terminal: &mut DefaultTerminal, news: &Receiver<News>, mut screen: Screen) -> io::Result<()> {
     let mut heard = Instant::now();
     loop {
@@ -96,7 +96,8 @@ fn show(terminal: &mut DefaultTerminal, news: &Receiver<News>, mut screen: Scree
     }
 }
 
-/// What others wrote over the screen goes. (`Terminal::clear` asks the terminal where its cursor is, and some never say.)
+/// Erases the output of others from the screen. (`Terminal::clear` asks the terminal for its cursor, and some never
+/// answer.)
 fn draw_anew(terminal: &mut DefaultTerminal) -> io::Result<()> {
     execute!(io::stdout(), Clear(ClearType::All))?;
     terminal.swap_buffers();
@@ -119,7 +120,7 @@ fn watch(client: &Client, sender: &Sender<News>) {
     }
 }
 
-/// Everything that there is to be shown now.
+/// Requests everything that is shown.
 fn ask(client: &Client, last_entry: &mut u64) -> Result<Vec<News>, ClientError> {
     let live: draw::Live = part(client, "live")?.unwrap_or_default();
     if live.last_entry < *last_entry {

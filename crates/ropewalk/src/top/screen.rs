@@ -1,4 +1,4 @@
-//! What is on the screen, and what a key does to it. Nothing here reads, draws or knows the time.
+//! The state of the screen, and the effect of keys. It reads nothing, draws nothing and has no clock.
 
 use super::draw::{Entry, Incident, Live, Source, SourceRates};
 use ratatui::crossterm::event::KeyCode;
@@ -9,7 +9,7 @@ use std::time::Duration;
 const CURVE: usize = 240;
 /// Entries of the journal that are kept.
 const MOST_ENTRIES: usize = 500;
-/// What is older is marked: it may be wrong by now.
+/// Older values are marked: they may be wrong by now.
 const OLD: Duration = Duration::from_secs(3);
 /// Rows that a page key moves.
 const PAGE_ROWS: isize = 15;
@@ -34,7 +34,7 @@ impl Page {
     /// All of them, in their order.
     pub(crate) const ALL: [Self; 5] = [Self::Sources, Self::Nodes, Self::Ledger, Self::Incidents, Self::Journal];
 
-    /// What it is called.
+    /// The title.
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Sources => "sources",
@@ -103,10 +103,10 @@ pub(crate) enum News {
     Away(String),
 }
 
-/// Whether to go on.
+/// Whether to continue.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
-    /// Go on.
+    /// Continue.
     Stay,
     /// The user quits.
     Quit,
@@ -225,7 +225,7 @@ impl Screen {
         self.row = moved(self.row, count);
     }
 
-    /// Where the picked source stands among these ids; the first row where none is picked.
+    /// The row of the selected source among these ids; the first row if none is selected.
     pub(crate) fn picked_row(&self, ids: &[u32]) -> usize {
         self.picked.and_then(|picked| ids.iter().position(|&id| id == picked)).unwrap_or(0)
     }

@@ -200,7 +200,7 @@ fn status(undone: &Undone) -> Result<u8, Failure> {
     }
 }
 
-/// Where the file is, below the machine's root.
+/// The path of the file below the machine's root.
 pub(super) const SYSCTL_FILE: &str = "etc/sysctl.d/90-ropewalk.conf";
 /// The first line, by which a file of ours is known.
 const HEAD: &str = "# Written by `ropewalk tune persist`: kernel parameters for data taking.";

@@ -86,7 +86,7 @@ pub(crate) struct ChangeOptions {
     pub(crate) except: Vec<String>,
 }
 
-/// Where the journal is.
+/// The place of the journal.
 #[derive(Debug, Args)]
 pub(crate) struct JournalOptions {
     #[arg(long, value_name = "FILE", help = with_default("Journal with the old values", format!("/{JOURNAL}")))]
@@ -132,7 +132,7 @@ fn group(text: &str) -> Result<Group, String> {
     Group::ALL.into_iter().find(|group| group.name() == text).ok_or_else(|| format!("the groups are {names}"))
 }
 
-/// The machine that is meant.
+/// The selected machine.
 pub(crate) fn place(root: &Path) -> Result<Place, Failure> {
     if root == Path::new("/") { Ok(Place::live()) } else { Ok(Place::recorded(root)?) }
 }
@@ -172,7 +172,7 @@ impl ChangeOptions {
         Ok((found, plan))
     }
 
-    /// What of it is meant.
+    /// The selected part of the plan.
     fn part(&self, plan: Plan) -> Plan {
         let is_of = |name: &str, change: &Change| name == change.rule || name == change.setting.to_string();
         let is_known = |name: &&String| {
@@ -288,7 +288,7 @@ fn text(findings: &[Finding], counts: Counts) -> String {
     text
 }
 
-/// Words behind a name, on as many lines as they need.
+/// Text after a name, on as many lines as needed.
 fn folded(name: &str, words: &str) -> String {
     let (mut text, mut width) = (format!("\n  {name:<6}"), usize::MAX);
     for word in words.split(' ') {
@@ -430,7 +430,7 @@ mod tests {
     use crate::arguments::Arguments;
     use clap::Parser;
 
-    /// Every command that a rule names can be typed as it is.
+    /// Every command that a rule names can be typed unchanged.
     #[test]
     fn every_command_that_a_rule_names_is_one() {
         let mut count = 0;

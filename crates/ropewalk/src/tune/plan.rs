@@ -66,7 +66,7 @@ fn text(plan: &Plan) -> String {
     plan.changes.iter().map(line).collect()
 }
 
-/// A comment ends with its line, so that no value and no name may have another one in it.
+/// A comment ends with its line, so values and names must not contain a line break.
 fn in_one_line(text: &str) -> String {
     let shown =
         |letter: char| if letter.is_control() { letter.escape_default().to_string() } else { letter.to_string() };

@@ -67,7 +67,7 @@ pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish 
     // Rules that this machine cannot follow are reported when a run begins.
     let plan = placement_on(configuration, machine).unwrap_or_default();
     let placed = |thread: &str| match by_rule(&plan, machine, thread) {
-        // Where it finds too few cores now, it may find them when the interrupts are where they should be.
+        // If it finds too few cores now, it may find them when the interrupts are in their places.
         None if configuration.run.placement == PlacementChoice::Auto => Placed::Automatic,
         decided => decided.unwrap_or_default(),
     };
@@ -103,7 +103,7 @@ pub(super) fn of_pull(configuration: &Configuration, machine: &Machine) -> Wish 
         }));
     }
     let pools = configuration.readout.iter().map(|readout| readout.pool.0);
-    // Of `bytes`, what it may have in work, it takes no memory of its own.
+    // `bytes` limits the events in work; it takes no memory of its own.
     let received = configuration.builder.iter().map(|builder| builder.pool.0);
     let outputs = configuration.builder.iter().map(|builder| {
         let output = builder.output.clone();
@@ -178,14 +178,14 @@ fn of_push(configuration: &Configuration, machine: &Machine) -> Wish {
         let listens = gateway.listen.values().next().and_then(|address| card_at(machine, (*address.0.ip()).into()));
         let Some(card) = named.or(listens) else { continue };
         add_memory(&mut memory_by_node, node_of(card, machine), gateway.memory.0);
-        // Each queue is read by a thread of its own.
+        // Each queue is read by its own thread.
         feeding.extend(receiving_threads(gateway).into_iter().map(|thread| Feeding {
             interface: card.name.clone(),
             placed: by_rule(&plan, machine, &thread).unwrap_or_default(),
             thread,
             transport,
             streams: gateway.listen.len() as u32,
-            // The configuration counts as the kernel does, which takes twice what it is asked for.
+            // The configuration counts like the kernel, which allocates twice the requested size.
             receive_buffer_bytes: (transport == Transport::Datagrams).then_some(gateway.receive_buffer.0 / 2),
             bytes_per_second,
         }));
@@ -207,8 +207,8 @@ fn of_push(configuration: &Configuration, machine: &Machine) -> Wish {
     }
 }
 
-/// Bytes of all flows that come to one queue of a gateway in a second, without their headers: the trigger names each as
-/// often as the others. `None` if a flow comes from front ends, or at full speed.
+/// The bytes of all flows that arrive at one queue of a gateway per second, without headers: the trigger assigns events
+/// to all equally. `None` if a flow comes from front ends, or has no limited rate.
 fn bytes_to_each_queue(configuration: &Configuration, machine: &Machine) -> Option<u64> {
     let bytes = |flow: &FlowSection| {
         let emulate = flow.emulate.as_ref()?;
@@ -240,7 +240,7 @@ fn node_of(card: &Card, machine: &Machine) -> Option<u32> {
     machine.hardware_of(card).first()?.node
 }
 
-/// Where a rule puts a thread, if one matches it; one that only says how it is scheduled leaves all CPUs to it.
+/// The place of a thread by a matching rule; a rule with only a scheduling allows all CPUs.
 fn by_rule(plan: &Plan, machine: &Machine, thread: &str) -> Option<Placed> {
     let placement = plan.of(Kind::Thread, thread).filter(|placement| matches!(placement.by, Decision::Rule(_)))?;
     let is_free = machine.allowed.is_within(&placement.cpus);

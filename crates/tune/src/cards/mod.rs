@@ -50,7 +50,7 @@ pub struct CardReport {
 }
 
 impl CardReport {
-    /// The largest value of a property, where the driver says one.
+    /// The largest value of a property, if the driver reports one.
     pub(crate) fn most(&self, property: &Property) -> Option<u32> {
         match property {
             Property::ReceiveRing => self.most_receive_ring,

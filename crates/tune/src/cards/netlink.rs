@@ -1,8 +1,8 @@
-//! The cards of the machine that this runs on, asked for by netlink: families `ethtool` and `netdev` for what drivers
-//! tell, rtnetlink for the MTU. Nothing is shelled out to; of what a driver lacks nothing is said.
+//! The cards of this machine, read by netlink: families `ethtool` and `netdev` for drivers, rtnetlink for the MTU. No
+//! program is started. What a driver does not support is left out.
 //!
-//! Messages (netlink(7)) are made here, and read without trust in what is in them. Numbers are in the byte order of the machine;
-//! everything begins at a multiple of four bytes. What the families say of a card is in linux/ethtool_netlink.h and
+//! Messages (netlink(7)) are built here, and parsed without trust in their content. Numbers are in the byte order of
+//! the machine; everything is aligned to four bytes. The attributes of a card are in linux/ethtool_netlink.h and
 //! linux/netdev.h.
 //!
 //! ```text
@@ -213,12 +213,12 @@ impl Command {
     }
 }
 
-/// Where a property that is a number or a switch stands.
+/// The place of a property that is a number or a switch.
 struct Position {
     command: Command,
     property: Property,
     attribute: u16,
-    /// The attribute with the largest value, where there is one.
+    /// The attribute with the largest value, if there is one.
     most: Option<u16>,
 }
 
@@ -422,7 +422,7 @@ impl Message {
 struct Attributes(Vec<u8>);
 
 impl Attributes {
-    /// With another one.
+    /// Adds an attribute.
     fn with(mut self, kind: u16, value: &[u8]) -> Self {
         push(&mut self.0, kind, value);
         self
@@ -664,7 +664,7 @@ mod tests {
         assert!(Netlink::default().mtu("lo").expect("every machine has it") > 0);
     }
 
-    /// A card of two virtual ones that are connected, with four queues, in a network namespace of its own.
+    /// A veth pair with four queues in its own network namespace.
     fn on_a_cable(test: &str, what: impl FnOnce(&mut Netlink) + Send) {
         match Cable::lay(1500, 4) {
             Ok(cable) => cable.source.inside(|| what(&mut Netlink::default())),

@@ -1,5 +1,5 @@
-//! A plan is applied: journalled, written, checked; and rolled back when a step fails. Settings are brought to values one
-//! after the other, until all of them are there at once.
+//! A plan is applied: journalled, written, checked; and rolled back when a step fails. Settings are brought to values
+//! one after the other, until all of them are there at once.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,7 +16,7 @@ use crate::{Change, Identity, Plan, Setting};
 pub struct Application {
     identity: Identity,
     time: String,
-    /// What an open journal says, which this application goes on with.
+    /// The content of an open journal, which this application continues.
     history: Option<History>,
     changes: Vec<Change>,
     /// What the settings were when this application read them.
@@ -32,7 +32,7 @@ pub struct Application {
 
 enum Stage {
     Reading,
-    /// What earlier plans changed is read, too: it may be moved.
+    /// Settings changed by earlier plans are read too: they may change.
     LookingAround,
     Journalling,
     Changing(Bringing),
@@ -45,7 +45,7 @@ enum Stage {
     Finished,
 }
 
-/// What an application has come to.
+/// The result of an application.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Applied {
     /// What was changed, `from` being what was found right before; empty after a failure.
@@ -59,7 +59,7 @@ pub struct Applied {
 /// Why a plan is not applied.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Failure {
-    /// The setting that failed, where it was one.
+    /// The setting that failed, if it was a setting.
     pub setting: Option<Setting>,
     /// What happened.
     pub why: String,
@@ -268,7 +268,7 @@ impl Machine for Application {
                     self.fail(None, why);
                     self.roll_back();
                 }
-                // What came back is as it was; only the journal does not know, and `undo` looks at all of it.
+                // What was restored is as before; only the journal lacks that, and `undo` checks all of it.
                 Answer::Refused(_) => {}
                 _ if is_put_away => self.stage = Stage::PuttingAway,
                 _ => {}
@@ -301,16 +301,16 @@ pub struct Trouble {
     pub why: String,
 }
 
-/// A setting may change another one. After the last one all are checked, and changed ones are set again, in at most this
-/// many rounds.
+/// A setting may change another one. After the last one all are checked, and changed ones are set again, in at most
+/// this many rounds.
 const ROUNDS: usize = 8;
 /// Why a setting is not there that was.
 const MOVED: &str = "another setting changes it again each time";
 
-/// Brings settings to values: in each round each is read, written where it differs, and read again.
+/// Sets settings to values: in each round each is read, written if it differs, and read again.
 pub(super) struct Bringing {
     targets: Vec<Target>,
-    /// Whether it goes on with the others when one cannot be brought to its value.
+    /// Whether it continues with the others when one cannot be set.
     is_stubborn: bool,
     round: usize,
     /// Whether this is the last look at all of them, which tells what is there where something is not.
@@ -424,7 +424,7 @@ impl Bringing {
             self.stage = if is_sure { Step::Finished } else { Step::Look };
         } else {
             (self.round, self.at) = (self.round + 1, 0);
-            // A setting that could not be set is tried again: another one may have been in the way.
+            // A setting that could not be set is tried again: another one may have prevented it.
             self.troubles.clear();
         }
     }

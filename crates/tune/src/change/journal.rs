@@ -280,7 +280,7 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     File::open(parent(path).unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// The line of an entry, behind a line with this checksum; the checksum becomes the line's own.
+/// The line of an entry after a line with this checksum; the checksum becomes the line's own.
 fn render(entry: &Entry, sum: &mut u32) -> io::Result<String> {
     let mut line = serde_json::to_string(entry)?;
     line.pop();

@@ -1,7 +1,7 @@
-//! Changing a machine, and taking it back.
+//! Changing the settings of a machine, and undoing the change.
 //!
-//! The machines decide and do nothing else: actions are polled out, answers go in. If the process is killed between two
-//! actions, the journal lets [`Undoing`] bring back what was there before.
+//! The state machines only decide: actions are polled, answers are inputs. If the process is killed between two
+//! actions, the journal lets [`Undoing`] restore the old values.
 //!
 //! ```text
 //! Plan --> Application --+                    +--> the settings (Place)
@@ -11,7 +11,7 @@
 //!    +--------------------------------------------------+
 //! ```
 //!
-//! A driver ([`apply`], [`undo`]) turns the machines on real settings and a real journal.
+//! A driver ([`apply`], [`undo`]) runs the state machines on real settings and a real journal.
 
 mod application;
 mod journal;
@@ -38,7 +38,7 @@ pub enum Action {
     Write(Setting, String),
     /// Lines are added to the journal, and are on the disk before this is answered.
     Journal(Vec<Entry>),
-    /// The journal is put away: nothing in it has to be taken back any more.
+    /// Close the journal: nothing in it remains to be undone.
     PutAway,
 }
 
@@ -55,16 +55,16 @@ pub enum Answer {
 
 /// Something that decides what is done next.
 pub trait Machine {
-    /// What it has come to at its end.
+    /// The final result.
     type Outcome;
 
-    /// What is to be done next; `None` when it has finished.
+    /// The next action; `None` when it has finished.
     fn poll(&mut self) -> Option<Action>;
 
     /// How the last action went.
     fn on_answer(&mut self, answer: Answer);
 
-    /// What it has come to.
+    /// The result.
     fn outcome(self) -> Self::Outcome;
 }
 

@@ -10,12 +10,12 @@ use crate::{Identity, Setting};
 /// What to do with settings that another program has changed since.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub enum Foreign {
-    /// They are left as they are, and the journal stays open for them.
+    /// Leave them as they are, and keep the journal open for them.
     #[default]
     Leave,
     /// They get the values from before all the same.
     Overwrite,
-    /// They are left as they are, and the journal is put away.
+    /// Leave them as they are, and close the journal.
     Keep,
 }
 
@@ -28,10 +28,10 @@ pub enum Fate {
         /// The value that it had before.
         from: String,
     },
-    /// The setting is already what it was: after a restart of the machine, or where a step was never written.
-    /// Interrupts of an earlier start count as such, since their numbers mean others now.
+    /// The setting already has its old value: after a restart of the machine, or if a step was never written.
+    /// Interrupts of an earlier start count as such, because their numbers have changed.
     AlreadyBack,
-    /// The setting was changed by someone else since and is left as it is.
+    /// Another program has changed the setting since; it is left as it is.
     Foreign {
         /// The value that it has.
         present: String,
@@ -48,19 +48,19 @@ pub enum Fate {
     },
 }
 
-/// Takes back what a journal holds, in reverse order.
+/// Undoes the changes in a journal, in reverse order.
 ///
-/// Each setting is compared with the journal: our value is replaced by the old one; the old value needs nothing; any
-/// other value was set by another program since. If an application or an undoing was killed half-way since the kernel
-/// started, a third value may be the kernel's answer to ours, or the effect of another of our settings: it is brought
-/// back, too.
+/// Each setting is compared with the journal: our value is replaced by the old one; the old value needs no change; any
+/// other value was set by another program since. If an application or an undo was killed half-way since the kernel
+/// started, a third value may be the kernel's answer to ours, or the effect of another of our settings: it is restored
+/// too.
 pub struct Undoing {
     history: History,
     identity: Identity,
     time: String,
     foreign: Foreign,
     fates: Vec<Fate>,
-    /// What each setting shall have at the end, whether it needs to be written or not: another one may move it.
+    /// The final value of each setting, whether it must be written or not: another one may change it.
     values: Vec<Option<String>>,
     stage: Stage,
     troubles: Vec<Trouble>,
@@ -72,7 +72,8 @@ enum Stage {
     Judging,
     Journalling,
     Bringing(Bringing),
-    /// The setting of this index was gone: what came back may have brought it back, too. And whether one has come so.
+    /// The setting of this index was missing: a restored one may have restored it too. And whether one has been
+    /// restored.
     LookingAgain(usize, bool),
     /// All is taken back except what another program has changed, what is gone, and what is stuck.
     Leaving,
@@ -81,7 +82,7 @@ enum Stage {
     Finished,
 }
 
-/// What an undoing has come to.
+/// The result of an undo.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Undone {
     /// What became of each setting, in the order of the journal.
@@ -273,7 +274,7 @@ pub enum Entry {
         network: String,
         /// When, in UTC.
         time: String,
-        /// How many steps follow. Where one is missing nothing was changed.
+        /// The number of steps that follow. If one is missing, nothing was changed.
         steps: usize,
         /// Settings of earlier plans that another program has changed since.
         left: Vec<Setting>,
@@ -363,7 +364,8 @@ pub struct Held {
 /// What a journal says.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct History {
-    /// The machine when the journal was begun; the kernel's start and the network namespace when something was last applied.
+    /// The machine when the journal was begun; the kernel's start and the network namespace when something was last
+    /// applied.
     pub identity: Identity,
     /// When it was begun, in UTC.
     pub time: String,
@@ -454,7 +456,7 @@ impl History {
         }
     }
 
-    /// Of what came back is known what was known before. What is stuck is half-way.
+    /// Records the values of restored settings as known before. Stuck settings are half-way.
     fn rolled_back(&mut self, stuck: &[Setting]) {
         for held in self.held.iter_mut().filter(|held| !stuck.contains(&held.setting)) {
             let earlier = self.earlier.iter().find(|earlier| earlier.setting == held.setting);
@@ -479,7 +481,7 @@ impl History {
         (self.identity.boot, self.identity.network) = (begun.boot, begun.network);
     }
 
-    /// From now on any setting may move; those in `left` belong to other programs.
+    /// From now on any setting may change; those in `left` belong to other programs.
     fn touch(&mut self, boot: &str, left: &[Setting]) {
         for held in &mut self.held {
             held.is_left = left.contains(&held.setting);
@@ -523,22 +525,22 @@ impl Held {
         self.boot.clear();
     }
 
-    /// Whether a process was killed half-way with it in this run of the kernel: then any value may be ours.
+    /// Whether a process was killed half-way with it since the kernel started: then any value may be ours.
     pub(super) fn is_half_way(&self, boot: &str) -> bool {
         let is_since = self.half_way.as_deref() == Some(boot);
         self.half_way.is_some() && is_since && !self.is_left
     }
 
-    /// Whether the present value is what the machine has of its own since it was started again: nothing of ours put it
-    /// there, nor did another one of our settings move it.
+    /// Whether the present value is the machine's own since its start: neither our change of this setting nor of
+    /// another one set it.
     fn is_started_with(&self, present: &str, boot: &str) -> bool {
         let is_ours = present == self.old || self.put.iter().any(|put| put == present);
         let is_untouched = self.put_in != boot && (self.boot != boot || self.is_left);
         self.is_of_another(boot) || is_untouched && !is_ours
     }
 
-    /// Whether its name meant something else when it was put there than in this start of the kernel: interrupts are numbered
-    /// anew at each.
+    /// Whether its name meant something else when it was put there than in this start of the kernel: interrupts are
+    /// numbered anew at each.
     pub fn is_of_another(&self, boot: &str) -> bool {
         self.put_in != boot && self.setting.is_numbered_anew()
     }

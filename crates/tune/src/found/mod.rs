@@ -65,7 +65,7 @@ impl Found {
             }
         }
         let hardware = machine.cards.iter().filter(|card| card.kind == CardKind::Physical);
-        // A driver that does not answer has no report; the other rules go on.
+        // A driver that does not answer has no report; the other rules continue.
         let cards = hardware.filter_map(|card| Some((card.name.clone(), place.card(&card.name).ok()?))).collect();
         let probed =
             if place.is_live() { Probed::live(&machine, wish) } else { place.record("probed")?.unwrap_or_default() };
@@ -230,7 +230,7 @@ impl Found {
         queues
     }
 
-    /// Whether data comes from this machine itself.
+    /// Whether the data come from this machine itself.
     pub(crate) fn is_fed_by_itself(&self, wish: &Wish) -> bool {
         let card = |name: &str| self.machine.card(name);
         wish.feeding.iter().any(|feeding| card(&feeding.interface).is_some_and(|card| card.kind == CardKind::Loopback))
@@ -371,7 +371,7 @@ impl Files {
         files
     }
 
-    /// The text of a file without the space around it, where it could be read.
+    /// The text of a file without surrounding space, if it could be read.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
         self.0.get(path)?.as_deref().map(str::trim)
     }

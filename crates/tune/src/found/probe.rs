@@ -1,5 +1,5 @@
-//! What no file tells and has to be tried out, on the machine that this runs on. Nothing is written, and what is opened is
-//! closed. A recorded machine has it in its `recorded.json`.
+//! What no file tells and has to be tried out, on the machine that this runs on. Nothing is written, and what is opened
+//! is closed. A recorded machine has it in its `recorded.json`.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -69,7 +69,7 @@ pub struct Stamping {
     pub option: String,
 }
 
-/// Whether something may be used.
+/// Whether an operation is permitted.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Permission {
@@ -107,7 +107,7 @@ impl Probed {
     }
 }
 
-/// The room in the file system of a directory, or of the nearest one above it that there is.
+/// The free space in the file system of a directory, or of its nearest existing ancestor.
 fn space(directory: &Path) -> Option<Space> {
     let there = directory.ancestors().find(|above| above.exists())?;
     let told = rustix::fs::statvfs(there).ok()?;
@@ -122,8 +122,7 @@ fn path(machine: &Machine, address: IpAddr) -> Option<PathMtu> {
     Some(PathMtu { interface: card.name.clone(), address, bytes })
 }
 
-/// The socket is what can be tried without a trace; the program is not put before a card's packets only to see whether it
-/// may be.
+/// Only the socket can be tried without a trace; the program is not attached to a card just to test the permission.
 fn af_xdp(socket: io::Result<()>, rights: &Rights) -> Permission {
     match permission(socket) {
         Permission::Allowed if !rights.missing_for_xdp().is_empty() => Permission::Refused,

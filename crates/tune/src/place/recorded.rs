@@ -35,7 +35,7 @@ impl Recorded {
         file.ok().flatten().ok_or_else(unknown)
     }
 
-    /// Writes the record anew, everything else in it as it is.
+    /// Writes the record again, with everything else unchanged.
     fn keep(&self) -> io::Result<()> {
         let path = self.root.join(Place::RECORD);
         let mut record: Map<String, Value> = match std::fs::read(&path) {

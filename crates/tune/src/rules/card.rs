@@ -1,9 +1,9 @@
-//! Network cards: what their drivers let be set, and what is known of card, cable and slot.
+//! Network cards: the settings of their drivers, and the state of card, cable and slot.
 //!
 //! - Rings, queues, interrupts and pauses: what ethtool(8) sets with `-G`, `-L`, `-C` and `-A`.
-//! - What card and kernel do with many packets at once, in the place of one by one: ethtool(8) `-K`.
-//! - Which queue a packet comes to.
-//! - Cable, slot, packets that came to harm, and what the driver can do at all.
+//! - Offloads of card and kernel, which handle many packets at once: ethtool(8) `-K`.
+//! - The queue of a packet.
+//! - Cable, slot, damaged packets, and the capabilities of the driver.
 
 use std::collections::BTreeMap;
 
@@ -313,7 +313,7 @@ fn flow_spread(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
 }
 
 fn flow_steering(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
-    /// Connections that the kernel remembers where they are read; each takes a few bytes.
+    /// Connections whose reading CPU the kernel remembers; each takes a few bytes.
     const ENTRIES: i64 = 32768;
     const NAME: &str = "net.core.rps_sock_flow_entries";
     let property = Property::Feature("rx-ntuple-filter".to_owned());
@@ -495,7 +495,7 @@ fn gigabits(megabits: u32) -> String {
     format!("{} Gb/s", f64::from(megabits) / 1000.0)
 }
 
-/// What comes through a card in millions of bits a second, where the configuration says it; of what a bond brings its share.
+/// The rate through a card in Mb/s, if the configuration determines it; for a card of a bond its share.
 fn megabits_through(found: &Found, wish: &Wish, card: &Card) -> u64 {
     let share = |feeding: &crate::Feeding| {
         let behind = found.machine.hardware_of(found.machine.card(&feeding.interface)?);
@@ -616,7 +616,7 @@ fn xdp(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
 fn slot_megabits(speed: &str, width: &str) -> Option<u64> {
     let transfers: f64 = speed.split_ascii_whitespace().next()?.parse().ok()?;
     let lanes: u64 = width.trim_start_matches('x').parse().ok()?;
-    // 8b/10b up to 5 GT/s, 128b/130b behind; headers of packets take about an eighth of what is left.
+    // 8b/10b up to 5 GT/s, 128b/130b above; headers of packets take about an eighth of the rest.
     let code = if transfers <= 5.0 { 0.8 } else { 128.0 / 130.0 };
     Some((transfers * code * 875.0) as u64 * lanes)
 }

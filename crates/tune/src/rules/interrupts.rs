@@ -1,16 +1,16 @@
-//! Which CPUs take interrupts and the work behind them.
+//! The CPUs of interrupts and of the work that follows them.
 //!
-//! The layout is that of paper 3, Fig. 9, as `ropewalk_host` places threads by it: the queues of a card that feeds
-//! interrupt cores in the middle of its node, the threads that read it have the cores on either side, and interrupts of
+//! The layout is that of paper 3, Fig. 9, by which `ropewalk_host` places threads: the queues of a card that receives
+//! data interrupt cores in the middle of its node, its reading threads have the cores on either side, and interrupts of
 //! other cards go to the last core of another node.
 //!
 //! ```text
 //!   the cards' node:   | reads | interrupts of eth0 | interrupts of eth1 | reads |
 //! ```
 //!
-//! Cores that rules give to threads that read are left out first, wherever they are. The middle of the rest takes the
-//! interrupts, so much of it that each other thread that reads has a core, too; cards with the same node share it. The process
-//! irqbalance moves interrupts to where it wants them.
+//! Cores that rules give to reading threads are left out first, wherever they are. The middle of the rest takes the
+//! interrupts, and leaves a core for each other reading thread; cards on the same node share it. The process irqbalance
+//! would move interrupts elsewhere.
 
 use std::cmp::Reverse;
 use std::fmt::Write;
@@ -165,7 +165,7 @@ pub(super) const INTERRUPTS: &[Rule] = &[
     },
 ];
 
-/// With a change for each interrupt that is not where the layout has it.
+/// Adds a change for each interrupt that is not in the place of the layout.
 fn moved(mut seen: Seen, found: &Found, wish: &Wish, card: &Card) -> Seen {
     let cores = chosen(found, wish, card);
     for (interrupt, cpu) in receiving(found, wish, card).into_iter().zip(cores.iter().cycle()) {
@@ -174,7 +174,7 @@ fn moved(mut seen: Seen, found: &Found, wish: &Wish, card: &Card) -> Seen {
     seen
 }
 
-/// With a change that has one CPU take an interrupt, where it does not.
+/// Adds a change that moves an interrupt to one CPU, if it is not there.
 fn to(seen: Seen, found: &Found, interrupt: &Interrupt, cpu: u32) -> Seen {
     let path = file_of(interrupt);
     let target = CpuList::from_iter([cpu]);
@@ -260,7 +260,7 @@ fn reader_cores(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     let one = |card: &Card| {
         let readers = found.readers(&[card], wish);
         let is_away = |reader: &&&Feeding| match (&reader.placed, found.machine.card(&reader.interface)) {
-            // A bond may be made of cards of several nodes.
+            // A bond may have cards of several nodes.
             (Placed::Rule(cpus), Some(interface)) => {
                 found.machine.hardware_of(interface).iter().all(|card| are_far(found, card, cpus))
             }
@@ -452,7 +452,7 @@ pub(super) fn file_of(interrupt: &Interrupt) -> String {
     format!("proc/irq/{}/smp_affinity_list", interrupt.number)
 }
 
-/// The first CPU of each core of a card's node that this process may use; of all nodes where the card's is not known.
+/// The first CPU of each core of a card's node that this process may use; of all nodes if the card's is unknown.
 fn near_cores(found: &Found, card: &Card) -> Vec<u32> {
     let node = card.node.and_then(|node| found.machine.node(node));
     let cores = found.machine.cores.iter().filter(|core| node.is_none_or(|node| node.cpus.overlaps(core)));
@@ -484,7 +484,7 @@ fn held(found: &Found, wish: &Wish) -> CpuList {
     found.machine.whole_cores(&by_rule.flat_map(CpuList::iter).collect())
 }
 
-/// The cards that feed from the same cores as a card, itself among them; itself alone where it does not feed.
+/// The cards that use the same cores as a card, including itself; only itself if it receives no data.
 fn sharing<'a>(found: &'a Found, wish: &Wish, card: &'a Card) -> Vec<&'a Card> {
     let feeds = |card: &&Card| found.readers_of(card, wish) > 0;
     if !feeds(&card) {
@@ -495,20 +495,20 @@ fn sharing<'a>(found: &'a Found, wish: &Wish, card: &'a Card) -> Vec<&'a Card> {
     feeding.filter(|other| near_cores(found, other) == near).collect()
 }
 
-/// The cores that a card's queues interrupt: its share of those in the middle of its node, which are so many that each
-/// reading thread keeps one.
+/// The cores of a card's queue interrupts: its share of those in the middle of its node, which leave one core for each
+/// reading thread.
 fn chosen(found: &Found, wish: &Wish, card: &Card) -> Vec<u32> {
     let (near, cards) = (near_cores(found, card), sharing(found, wish, card));
     let free_of_rules = outside(&near, &held(found, wish));
     // Where rules spread threads over the whole node, all is shared all the same.
     let (cores, is_held) = if free_of_rules.is_empty() { (near, false) } else { (free_of_rules, true) };
     let open = not_set_apart(found, &cores);
-    // A node that is set apart as a whole is still nearer than another one.
+    // A node that is isolated as a whole is still nearer than another one.
     let open = if open.is_empty() { cores.clone() } else { open };
     let readers = found.readers(&cards, wish);
     let needing = readers.iter().filter(|reader| !is_held || !matches!(reader.placed, Placed::Rule(_))).count();
     let free = open.len().saturating_sub(needing.saturating_sub(cores.len() - open.len()));
-    // Where there is no other node, everything else that runs needs cores, too.
+    // If there is no other node, everything else needs cores too.
     let most = if readers.is_empty() || found.machine.nodes.len() > 1 { free } else { free / 2 };
     let queues: Vec<usize> = cards.iter().map(|card| receiving(found, wish, card).len()).collect();
     let count = queues.iter().sum::<usize>().min(most).max(1).min(open.len());
@@ -563,8 +563,8 @@ fn interrupted(found: &Found, wish: &Wish, card: &Card) -> CpuList {
     after.fold(CpuList::default(), |all, cpus| all.union(&cpus))
 }
 
-/// The CPUs to which packets of a card may be handed over: those near it that neither take interrupts, nor are set apart,
-/// nor are those of threads that read.
+/// The CPUs that may process packets of a card: those near it without interrupts and reading threads that are not
+/// isolated.
 fn free_for_packets(found: &Found, wish: &Wish, card: &Card) -> CpuList {
     let (near, cards) = (near_cores(found, card), sharing(found, wish, card));
     let interrupted = cards.iter().fold(CpuList::default(), |all, card| all.union(&interrupted(found, wish, card)));
@@ -667,7 +667,7 @@ impl Banned {
     }
 }
 
-/// The interrupts behind `--banirq=N`, `--banirq N`, `-i N` and `-iN` among options.
+/// The interrupts of `--banirq=N`, `--banirq N`, `-i N` and `-iN` among options.
 fn banned_interrupts(options: &str) -> CpuList {
     let (mut banned, mut words) = (Vec::new(), options.split([' ', '\t', '=']));
     while let Some(word) = words.next() {

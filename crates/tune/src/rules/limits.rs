@@ -164,7 +164,7 @@ fn container_cpu(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
 fn cpu_bound(found: &Found, group: &str) -> Option<f64> {
     let number = |text: &str| text.parse::<f64>().ok();
     let (share, period) = match found.text(&format!("{group}/cpu.max")) {
-        // `max` in the place of the first number is no bound.
+        // `max` in the first field means no bound.
         Some(text) => text.split_once(' ').and_then(|(share, period)| Some((number(share)?, number(period)?)))?,
         // Nor is -1 in version 1.
         None => {
@@ -178,7 +178,7 @@ fn cpu_bound(found: &Found, group: &str) -> Option<f64> {
 fn container_memory(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     const SUBJECT: &str = "memory of the container";
     const BESIDE: u64 = 512 << 20;
-    /// Version 1 has no word for "no bound", but the largest number of whole pages.
+    /// Version 1 writes the largest number of whole pages for "no bound".
     const NO_BOUND: u64 = 1 << 62;
     let bound = |group: &String, name: &str| found.number(&format!("{group}/{name}")).filter(|&most| most < NO_BOUND);
     let groups = found.control_groups("memory").into_iter();

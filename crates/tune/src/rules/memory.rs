@@ -82,14 +82,14 @@ pub(super) const MEMORY: &[Rule] = &[
 
 const HUGE: u64 = 2 << 20;
 
-/// The node that feeds, where one does; the only one otherwise.
+/// The node that receives data, if there is one; otherwise the only node.
 fn feeding_node(found: &Found, wish: &Wish) -> Option<u32> {
     let feeding = found.hardware(wish).into_iter().filter(|card| found.readers_of(card, wish) > 0);
     let of_card = feeding.filter_map(|card| card.node).next();
     of_card.or_else(|| (found.machine.nodes.len() == 1).then(|| found.machine.nodes[0].number))
 }
 
-/// What the configuration's pools take of each node, in bytes; what may be anywhere with the first node that feeds.
+/// The memory of the configuration's pools on each node, in bytes; unplaced memory counts for the first receiving node.
 fn memory_of_nodes(found: &Found, wish: &Wish) -> BTreeMap<u32, u64> {
     let placed = wish.memory_by_node.iter().filter(|(node, _)| found.machine.node(**node).is_some());
     let mut nodes: BTreeMap<u32, u64> = placed.map(|(node, bytes)| (*node, *bytes)).collect();
@@ -111,7 +111,7 @@ fn pages_of_node(node: u32, size: &str) -> String {
     format!("sys/devices/system/node/node{node}/hugepages/hugepages-{size}/nr_hugepages")
 }
 
-/// How many pages of a size there are, with those of each node, where there are several.
+/// The number of pages of a size as text, with those of each node if there are several.
 fn told_by_node(found: &Found, total: u64, size: &str) -> String {
     let one = |node: u32| Some(format!("{} on node {node}", found.number(&pages_of_node(node, size))?));
     let nodes: Vec<String> = found.machine.nodes.iter().filter_map(|node| one(node.number)).collect();

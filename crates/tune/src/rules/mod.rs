@@ -1,8 +1,8 @@
-//! What to look at, what to advise, and why: one table, [`RULES`], with a function behind each line.
+//! The rules: what is checked, what is advised, and why. One table, [`RULES`], with a function for each line.
 //!
-//! A rule's texts stand beside its function, and docs/tuning-GROUP.md is made of them. A function gets what was found and
-//! what a configuration wishes, and touches nothing; it answers with a `Seen` for each thing that it looked at, or
-//! with what it could not read.
+//! A rule's texts are beside its function, and docs/tuning-GROUP.md is made of them. A function gets the state of the
+//! machine and the wishes of a configuration, and changes nothing; it returns a `Seen` for each thing that it checked,
+//! or what it could not read.
 
 mod card;
 mod interrupts;
@@ -28,9 +28,9 @@ pub struct Rule {
     pub what: &'static str,
     /// Why, in a sentence or two.
     pub why: &'static str,
-    /// The paper's section or the kernel's document that says so.
+    /// The source: a section of the paper, or a document of the kernel.
     pub source: &'static str,
-    /// What it is worth, and the command that shows it on this machine.
+    /// The benefit, and the command that shows it on this machine.
     pub worth: &'static str,
     /// How sure the advice is.
     pub sureness: Sureness,

@@ -1,5 +1,5 @@
-//! Sockets and protocols: how much memory sockets may take, what TCP does, where packets wait between card and socket, and what
-//! is done to each of them there.
+//! Sockets and protocols: how much memory sockets may take, what TCP does, where packets wait between card and socket,
+//! and what is done to each of them there.
 
 use ropewalk_host::Capability;
 
@@ -331,7 +331,7 @@ fn mtu_probing(found: &Found, wish: &Wish) -> Result<Vec<Seen>, Unread> {
     switch(found, "net.ipv4.tcp_mtu_probing", |value| value != 0 || !has_large, 1, Grade::CouldBeBetter)
 }
 
-/// A number that is good or not; where it is not, it gets this grade and another value.
+/// A number that is good or not; if not, it gets this grade and another value.
 fn switch(
     found: &Found,
     name: &str,
@@ -347,7 +347,7 @@ fn switch(
     }])
 }
 
-/// Rules on what lies between card and socket.
+/// Rules on the path from the card to the socket.
 pub(in crate::rules) const QUEUES: &[Rule] = &[
     Rule {
         name: "backlog",

@@ -168,7 +168,7 @@ fn guest_halt_poll(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
     let driver = found.text("sys/devices/system/cpu/cpuidle/current_driver");
     let Some(text) = found.text(PATH).filter(|_| driver == Some("haltpoll")) else {
         let is_guest = found.is_virtual();
-        // Another driver is one that the host offers; where it has none, the guest may look for work by itself.
+        // The host offers other drivers; if it has none, the guest may poll by itself.
         return Ok(vec![match driver.filter(|name| !name.is_empty() && *name != "none") {
             None if is_guest => Seen::told(
                 SUBJECT,
@@ -219,7 +219,7 @@ fn clock_source(found: &Found, _: &Wish) -> Result<Vec<Seen>, Unread> {
     }
     let available = found.text(&format!("{directory}/available_clocksource")).unwrap_or_default();
     let better = available.split_ascii_whitespace().find(|name| GOOD.contains(name));
-    // The kernel leaves a clock that it found unsteady, and says so when it starts: it is not put back by a program.
+    // The kernel reports at boot that it leaves an unsteady clock: no program can switch it back.
     Ok(vec![match better {
         Some(name) => {
             Seen::harmful(SUBJECT, present, format!("{name}, if `dmesg` does not say why the kernel left it"))

@@ -1,5 +1,5 @@
-//! Where the threads of current runs belong: reading threads beside the interrupts of their card, the others away from
-//! them (paper 3, Fig. 9).
+//! The placement of the threads of current runs: reading threads beside the interrupts of their card, the others away
+//! from them (paper 3, Fig. 9).
 //!
 //! ```text
 //!  machine, its interrupts as they are advised --+
@@ -105,8 +105,8 @@ fn as_advised(found: &Found, wish: &Wish) -> Machine {
     machine
 }
 
-/// Where a run would put these threads on that machine. `None` if it would leave all of them to the kernel, or if its
-/// rules cannot be followed there.
+/// The placement of these threads on that machine by a run. `None` if it would leave all of them to the kernel, or if
+/// its rules cannot be followed there.
 fn placement(machine: &Machine, wish: &Wish, running: &[Running]) -> Option<Plan> {
     let rule = |one: &Running| match wish.threads.get(one.name) {
         Some(Placed::Rule(cpus)) => {
@@ -140,7 +140,7 @@ struct Goals<'a> {
     reading: CpuList,
     /// Those and the ones that take the interrupts of the cards that they read.
     kept: CpuList,
-    /// Whether each thread that reads has a core of its own already that is as good.
+    /// Whether each reading thread already has its own, equally good core.
     are_apart: bool,
 }
 
@@ -173,7 +173,7 @@ impl<'a> Goals<'a> {
         Self { plan, kept: reading.union(&interrupts), reading, are_apart }
     }
 
-    /// What is wrong with where a thread may run.
+    /// The fault of the CPUs of a thread.
     fn judge(&self, one: &Running) -> Option<Seen> {
         let placement = self.plan.of(Kind::Thread, one.name).filter(|placement| placement.is_placed())?;
         let present = &one.thread.cpus;

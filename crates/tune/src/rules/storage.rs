@@ -77,7 +77,7 @@ fn each(found: &Found, wish: &Wish, what: &str, one: fn(String, &Mount<'_>) -> S
     Ok(wish.outputs.iter().map(seen).collect())
 }
 
-/// Of a directory that lies in no file system that is known.
+/// For a directory that is in no known file system.
 fn nowhere(name: String) -> Seen {
     Seen::told(name, "could not be read", "see in which file system it lies, and write its whole path")
 }
@@ -128,8 +128,8 @@ fn scheduler_of(disk: &str) -> String {
     format!("sys/block/{disk}/queue/scheduler")
 }
 
-/// The disks that order requests behind one that hands them on, as volumes of LVM, RAID and encryption do; where none is
-/// known, itself. Volumes lie on each other a few times at most.
+/// The disks that schedule the requests of a disk that only passes them on, as volumes of LVM, RAID and encryption do;
+/// the disk itself if none is known. Volumes have a few layers at most.
 fn ordering<'a>(found: &'a Found, disk: &'a str, most_layers: u8) -> Vec<&'a str> {
     let slaves = format!("sys/block/{disk}/slaves/");
     let below =

@@ -1,4 +1,4 @@
-//! The tables of a layout, as they stand in a configuration.
+//! The tables of a layout in a configuration.
 
 use super::{BytesChoice, ChecksumName, NumberType, PeerOrPlace, Tick};
 use crate::quantity::{Bytes, Time};
@@ -171,8 +171,8 @@ pub struct EventTable {
 }
 
 impl EventTable {
-    /// Whether it grows by any step. Several fields are a time, such as seconds and a fraction, unless `numbers` says that they are
-    /// parts of a counter.
+    /// Whether it grows by any step. Several fields are a time, such as seconds and a fraction, unless `numbers` says
+    /// that they are parts of a counter.
     pub fn grows(&self) -> bool {
         let is_of_several = self.fields.as_ref().is_some_and(|fields| fields.len() > 1);
         self.numbers.map_or(is_of_several, |numbers| numbers == NumbersChoice::Growing)
@@ -186,9 +186,10 @@ pub enum NumbersChoice {
     /// By one; several `fields` are the parts of one counter.
     Consecutive,
     /// By any step: they are the times of pulses, for instance. Events are numbered from 1 in the order of these
-    /// numbers, as soon as every source has sent a higher number or has been silent for `timeouts.readout`. All sources of the run must
-    /// be of this kind, and in one readout unit. A [board that restarts](front-ends.md#a-board-that-restarts) is out of
-    /// sync. See [growing numbers](layout-fields.md#growing-numbers).
+    /// numbers, as soon as every source has sent a higher number or has been silent for `timeouts.readout`. All sources
+    /// of the run must be of this kind, and in one readout unit. A [board that
+    /// restarts](front-ends.md#a-board-that-restarts) is out of sync. See [growing
+    /// numbers](layout-fields.md#growing-numbers).
     Growing,
 }
 
@@ -238,7 +239,8 @@ pub struct BoardTable {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DemuxTable {
-    /// The field that identifies the board. A number: bytes before a number in the frame; below 0, counted from the end.
+    /// The field that identifies the board. A number: bytes before a number in the frame; below 0, counted from the
+    /// end.
     pub at: PeerOrPlace,
     /// Width, 8 to 64 bits, and byte order: `"u8"`, `"u16le"`, `"u24be"` and so on; `le` has the least significant byte
     /// first.
