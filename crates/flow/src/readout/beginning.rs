@@ -235,9 +235,9 @@ impl Readout {
 const NEAR_BY_LOWER_BITS: u64 = 256;
 
 impl Readout {
-    /// Completes the first number of a wider counter when a narrower one gave the run's first number, such as 5072 for
-    /// 70608. The lower bits are the same. The upper bits follow from the number that the wider counter shows, if that
-    /// is near the run's position.
+    /// Completes the first number of a wider counter when a narrower one gave the run's first number: 5072 becomes 70608,
+    /// with the same lower bits. The upper bits follow from the number that the wider counter shows, if that is near the
+    /// run's position.
     pub(super) fn complete_first(&mut self, source: usize, is_last_word: bool) {
         let come = self.opened().saturating_sub(ORIGIN);
         let input = &mut self.sources[source];

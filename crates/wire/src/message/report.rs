@@ -85,17 +85,23 @@ pub struct NumberingAnomaly {
 pub struct ReportEntry {
     /// The owner: a source of the RU, a stream of the BU by its index, or `None` for the node itself.
     pub source: Option<SourceId>,
-    /// The quantity: a counter's number (`terms::Counter`); 0x8000 + a cause's number for data dropped for it; 0x4000 +
-    /// a cause's number for data that never arrived for it; 0x2000 + a cause's number for datagrams lost for it before
-    /// they could be taken; 0x1000 + 512 × a measure's number (`terms::Measure`) + a bucket for the number of values in
-    /// it, or + 511 for the sum of all values; 0x0800 + a word's index for a word of the first fragment of a source
-    /// with a wrong checksum; 0x0400 for the key at which a readout unit began that began later than the run, and the
-    /// numbers after it for the keys at which a source was masked (odd numbers) or took part again (even ones); 0x0200
-    /// + 3 × a gap's number for its first key, followed by its last key and the number of events without the source;
-    /// 0x0300 + 4 × an anomaly's number for its kind and size, followed by its key, the previous number and the
-    /// received one; 0x0360 + an index in `FragmentFlags::DOUBTS` for the number of fragments of a source with that
-    /// flag; 0x5000 + 512 × a histogram's index in the configuration + a cell (`terms::Binning`) for the number of
-    /// values of a source in it.
+    /// The quantity:
+    /// - a counter's number (`terms::Counter`);
+    /// - 0x8000 plus a cause's number: data dropped for it;
+    /// - 0x4000 plus a cause's number: data that never arrived for it;
+    /// - 0x2000 plus a cause's number: datagrams lost for it before they could be taken;
+    /// - 0x1000 plus 512 × a measure's number (`terms::Measure`) plus a bucket: the number of values in it; plus 511: the
+    ///   sum of all values;
+    /// - 0x0800 plus a word's index: a word of the first fragment of a source with a wrong checksum;
+    /// - 0x0400: the key at which a readout unit began that began later than the run; the numbers after it: the keys at
+    ///   which a source was masked (odd numbers) or took part again (even ones);
+    /// - 0x0200 plus 3 × a gap's number: its first key, followed by its last key and the number of events without the
+    ///   source;
+    /// - 0x0300 plus 4 × an anomaly's number: its kind and size, followed by its key, the previous number and the received
+    ///   one;
+    /// - 0x0360 plus an index in `FragmentFlags::DOUBTS`: the number of fragments of a source with that flag;
+    /// - 0x5000 plus 512 × a histogram's index in the configuration plus a cell (`terms::Binning`): the number of values of
+    ///   a source in it.
     pub what: u16,
     /// The value since the node's run began.
     pub value: u64,
