@@ -98,8 +98,7 @@ impl Limit {
         )
     }
 
-    /// Whether it holds until something is repaired, and is then replaced at once. Others are counts or shares of time
-    /// of one interval, which fluctuate.
+    /// Whether it holds until something is repaired, and is then replaced at once. Others fluctuate from sample to sample.
     const fn is_condition(self) -> bool {
         use Limit::{
             DiskFailing, DiskFull, NoData, NoSources, NodeMissing, NodeSilent, NotRunning, NothingBuilt, SourceSilent,
@@ -745,9 +744,8 @@ const HOLD: Duration = Duration::from_secs(3);
 /// Without any data it is soon wrong that sources send.
 const HOLD_WITHOUT_DATA: Duration = Duration::from_secs(1);
 
-/// Follows samples and returns what limits the run. Findings that lose data or stop the run are shown at once, and only
-/// while they hold. Any other must hold for a while, so that the sentence does not flicker when two limits are about
-/// equal. Keeps the last sample.
+/// Follows samples and returns what limits the run. Findings that lose data or stop the run are shown at once and only
+/// while they hold. Any other must hold for a while, so that two nearly equal limits do not flicker.
 #[derive(Clone, Debug, Default)]
 pub struct Finder {
     activity: Activity,
