@@ -98,7 +98,7 @@ impl Limit {
         )
     }
 
-    /// Whether it holds until something is repaired, and is then replaced at once. Others fluctuate from sample to sample.
+    /// Whether it holds until a repair, and is then replaced at once. Others fluctuate from sample to sample.
     const fn is_condition(self) -> bool {
         use Limit::{
             DiskFailing, DiskFull, NoData, NoSources, NodeMissing, NodeSilent, NotRunning, NothingBuilt, SourceSilent,
