@@ -212,7 +212,7 @@ pub struct StorageSection {
     /// Number of threads that compress the run files of each compressed stream, 1 to 16. Their names are `-disk1.pack0`
     /// and so on. With zstd level 1 each compresses about 0.3 GB/s ([performance.md](performance.md#storing)).
     pub compress_threads: NonZeroU8,
-    /// A command that moves closed run files to permanent storage.
+    /// A command that transfers closed run files to permanent storage.
     pub transfer: Option<TransferSection>,
 }
 
