@@ -129,8 +129,8 @@ causes! {
     PiecesMissing = "pieces_missing",
     /// The splitter that should divide the frame crashed over it, hung, said what cannot be true, or is given up.
     SplitterFailed = "splitter_failed",
-    /// Filter units crashed or hung over the event, or gave impossible answers, twice; or none is started any more. The
-    /// event is kept, in the stream of errors.
+    /// Filter units crashed or hung over the event, or gave impossible answers, twice, or none is started any more; the
+    /// event is kept in the stream of errors.
     FilterFailed = "filter_failed",
     /// The event has more bytes than a record can have (1 GiB in a run file, 4 GiB in a file for filter units): it is
     /// dropped, and the run continues.
