@@ -92,7 +92,6 @@ pub struct Exported {
 pub fn export<P: AsRef<Path>>(places: &[P], format: ExportFormat, directory: &Path) -> Result<Exported, OfflineError> {
     let index = RunIndex::build(places)?;
     let sources = Sources::of(&index);
-    let is_raw = matches!(format, ExportFormat::Raw);
     let mut writer: Box<dyn Exporter> = match format {
         ExportFormat::Frd(options) => Box::new(Frd::new(directory, index.run(), options)?),
         ExportFormat::Mdf => Box::new(Mdf::new(directory, index.run())?),
@@ -105,7 +104,6 @@ pub fn export<P: AsRef<Path>>(places: &[P], format: ExportFormat, directory: &Pa
         exported.fragments += parts.fragments.len() as u64;
         exported.fragment_bytes += parts.bytes();
         exported.note(&event, &parts);
-        exported.miss("event numbers", is_raw);
         writer.event(&parts, &mut exported)?;
     }
     exported.files = writer.finish()?;
