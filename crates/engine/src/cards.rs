@@ -266,7 +266,7 @@ impl<D: Dispatcher> CardSubscribers<D> {
         self.server.hear_all(now)
     }
 
-    /// Returns whether the card is to be read: all awaited subscribers have connected.
+    /// Returns whether the card may be read: all awaited subscribers have connected.
     pub(super) const fn has_begun(&self) -> bool {
         self.server.has_begun()
     }

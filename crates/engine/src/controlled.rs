@@ -358,7 +358,7 @@ impl<P: Dispatcher, D: Disk> ControlledDrive<P, D> {
         work
     }
 
-    /// Returns when the next unidentified connection is to be closed.
+    /// Returns the time to close the next unidentified connection.
     fn recognition_due(&self) -> Option<Instant> {
         (self.strangers > 0).then(|| self.links.entries().map(|link| link.since.after(RECOGNITION)).min()).flatten()
     }

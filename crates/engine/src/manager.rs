@@ -44,7 +44,7 @@ pub struct ClosedRuns {
 }
 
 impl ClosedRuns {
-    /// Returns the reason to refuse a node that is in this run, where 0 is none.
+    /// Returns the reason to refuse a node that is in this run. Run 0 means no run.
     fn refusal(self, run: RunNumber) -> Option<RefuseReason> {
         if self.but == Some(run) {
             return Some(RefuseReason::StandBy);
@@ -86,7 +86,7 @@ pub struct ManagerDrive<P: Dispatcher> {
     outdone: BTreeMap<NodeId, u64>,
     standing: Standing,
     unsent: VecDeque<(NodeId, Message)>,
-    /// Lumisections that are over and not yet taken.
+    /// Finished lumisections that were not yet taken.
     lumisections: VecDeque<LumisectionEnd>,
     events: Vec<Event>,
     refused: u64,
@@ -162,7 +162,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         self.peers.address_of(self.service).unwrap_or_default()
     }
 
-    /// Sets the runs that are over. A node that is still in one of them is told so when it calls.
+    /// Sets the finished runs. The manager refuses a node of such a run when it connects, and gives the reason.
     pub const fn closed(&mut self, runs: ClosedRuns) {
         self.closed = runs;
     }
@@ -208,7 +208,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         let was_over = self.control.phase().is_final();
         self.control.command(now, command);
         if !was_over && self.control.phase().is_final() {
-            // No run was begun. Nodes that are already connected are told immediately that there will be none.
+            // No run began. Tell connected nodes immediately that no run follows.
             self.unsent.extend(self.nodes.keys().map(|&node| (node, Message::Finish)));
         }
     }
@@ -330,7 +330,7 @@ impl<P: Dispatcher> ManagerDrive<P> {
         }
     }
 
-    /// Handles one message. Returns false if the connection is to be closed.
+    /// Handles one message. Returns false if the caller must close the connection.
     fn hear(&mut self, now: Instant, endpoint: Endpoint, peer: &mut Peer, header: &Header, message: &Message) -> bool {
         if let Message::Hello(hello) = message {
             return self.greet(now, endpoint, peer, header, hello);

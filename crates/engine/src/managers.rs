@@ -92,7 +92,7 @@ impl Managers {
         self.calls.iter().find(|call| call.endpoint == Some(endpoint)).map_or("", |call| &call.address)
     }
 
-    /// Handles the welcome of an event manager of this epoch. A manager that the node does not obey is told the reason.
+    /// Handles the welcome of an event manager of this epoch. The node tells a manager that it does not obey why.
     /// The previously obeyed one may be alive without knowing of the change: its connection is closed.
     pub(super) fn welcomed(
         &mut self,
@@ -249,7 +249,7 @@ impl Shutdown {
         }
     }
 
-    /// Returns whether the connection to the event manager is to be closed now; true once.
+    /// Returns whether to close the connection to the event manager now; true once.
     pub(super) const fn leaves(&mut self) -> bool {
         self.said && self.dismissed && !core::mem::replace(&mut self.leaving, true)
     }

@@ -407,7 +407,7 @@ impl<S: Dispatcher, P: Dispatcher> ReadoutDrive<S, P> {
         }
     }
 
-    /// Handles one message. Returns false if the connection is to be closed.
+    /// Handles one message. Returns false if the caller must close the connection.
     fn hear(&mut self, now: Instant, peer: &mut Peer, header: &Header, message: &Message) -> bool {
         match message {
             Message::Hello(hello) => return self.greet(now, peer, header, hello),

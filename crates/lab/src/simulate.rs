@@ -1,4 +1,5 @@
-//! `ropewalk simulate`: system sizing from a file of numbers, fault campaigns, and the trace of one seed, in virtual time.
+//! `ropewalk simulate`: system sizing from a file of numbers, fault campaigns, and the trace of one seed, in virtual
+//! time.
 
 use crate::arguments::{SimulateOptions, Sweep};
 use crate::output::print_json;
@@ -159,7 +160,7 @@ pub(crate) fn size(file: &Path, options: &SimulateOptions) -> Result<u8, Failure
     Ok(if balanced { exit::GOOD } else { exit::UNBALANCED })
 }
 
-/// The system of a file, with what the command line gives in the place of the file's own: settings, the seed, one value
+/// The system of a file, with values from the command line instead of the file's: settings, the seed, one value
 /// of the sweep, the duration.
 fn read(file: &Path, key: &str, value: Option<&String>, options: &SimulateOptions) -> Result<SizingFile, Failure> {
     let seed = options.seed.map(|seed| ("seed".to_owned(), seed.to_string()));

@@ -180,7 +180,7 @@ impl Drop for Slice {
 }
 
 impl PartialEq for Slice {
-    /// Slices are equal if their bytes are, in whatever block they lie.
+    /// Slices are equal if their bytes are equal, regardless of the block.
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }

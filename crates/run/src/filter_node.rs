@@ -186,7 +186,7 @@ impl FilterEvent for RemoteEvent {
 enum State {
     /// Not identified.
     Unknown,
-    /// Identified; the process is to be started.
+    /// Identified; start the process next.
     Greeted,
     /// The process was started.
     Started,
@@ -232,7 +232,7 @@ impl Caller {
         self.bytes.push(slice);
     }
 
-    /// Returns whether its process is to be started now.
+    /// Returns whether to start its process now.
     fn wants_process(&mut self) -> bool {
         let wants = self.state == State::Greeted;
         if wants {

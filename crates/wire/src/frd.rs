@@ -73,7 +73,7 @@ impl FileHeader {
     /// The header in these bytes.
     ///
     /// # Errors
-    /// [`FrdError::FileHeader`] if they are none of version 1.
+    /// [`FrdError::FileHeader`] if they are not a header of version 1.
     pub fn parse(bytes: &[u8; FILE_HEADER_BYTES]) -> Result<Self, FrdError> {
         let [m0, m1, m2, m3, v0, v1, v2, v3, s0, s1, e0, e1, e2, e3, size @ ..] = *bytes;
         let is_first = [m0, m1, m2, m3] == FILE_MAGIC && [v0, v1, v2, v3] == VERSION;

@@ -1,5 +1,5 @@
-//! The two ends of the cable: a source that sends prepared frames in turn, and a sink that receives them with one of our
-//! receivers or a bare one, and works for a fixed time on each packet.
+//! The two ends of the cable: a source that sends prepared frames in turn, and a sink that receives them with one of
+//! our receivers or a bare one, and works for a fixed time on each packet.
 
 use super::{Frame, Rig, SINK_CPU, SOURCE_CPU, Usage};
 use ropewalk_io::packet::cable::CARD;
@@ -79,7 +79,8 @@ impl Source {
         }
     }
 
-    /// Sends for a while, and says what was sent and what the sink has counted in that time, the first `warm_up` left out.
+    /// Sends for a while, and says what was sent and what the sink has counted in that time, the first `warm_up` left
+    /// out.
     pub(crate) fn run(
         &mut self,
         pace: Pace,
@@ -221,8 +222,8 @@ impl Sink {
         }
     }
 
-    /// Receives until it is over, and counts where others see it; with some work for each packet. Returns the seconds of
-    /// processor that its thread has used since `is_over` was looked at first.
+    /// Receives until it is over, and counts where others see it; with some work for each packet. Returns the seconds
+    /// of processor that its thread has used since `is_over` was looked at first.
     pub(crate) fn run(&mut self, rig: &Rig, work: Work, received: &AtomicU64, is_over: &AtomicBool) -> f64 {
         self.drive(rig, received, is_over, |sink| {
             let came = sink.receive();
@@ -231,7 +232,7 @@ impl Sink {
         })
     }
 
-    /// The same with what is to be done again and again until it is over.
+    /// The same, with work that is repeated until the end.
     pub(crate) fn drive(
         &mut self,
         rig: &Rig,

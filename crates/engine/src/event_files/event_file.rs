@@ -190,7 +190,7 @@ impl WholeFile {
         self.refused
     }
 
-    /// Returns when a refused operation is to be retried.
+    /// Returns the time to retry a refused operation.
     pub(super) const fn retry(&self) -> Option<Instant> {
         self.retry
     }

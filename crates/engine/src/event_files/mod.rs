@@ -280,7 +280,7 @@ impl<D: Disk> EventFiles<D> {
         }
     }
 
-    /// Closes files that are old enough, those of lumisections that are over, and these lumisections.
+    /// Closes old files, the files of finished lumisections, and these lumisections.
     fn close_what_is_due(&mut self, now: Instant) {
         for place in (0..self.open.len()).rev() {
             let file = &self.open[place];

@@ -82,7 +82,7 @@ pub struct FilterStage {
     ordering: Ordering,
     /// Memory for the filters' output; `None` without a filter.
     results: Option<Staging>,
-    /// By slot, for events that are to be written.
+    /// By slot, for events to write.
     decided: Box<[Decided]>,
     to_write: VecDeque<u32>,
     /// Empty between two turns.
@@ -444,7 +444,7 @@ impl FilterStage {
         if is_set_aside { Verdict::Quarantined } else { Verdict::Accepted }
     }
 
-    /// Returns the streams to which an event is to be written.
+    /// Returns the streams that an event goes to.
     pub fn streams_of(&self, slot: u32) -> StreamSet {
         self.decided[slot as usize].streams
     }

@@ -346,7 +346,7 @@ impl<D: Dispatcher> Connections<D> {
         }
     }
 
-    /// Returns the established connection to a peer. If there is none and this side connects, starts to connect.
+    /// Returns the established connection to a peer. Without one, starts to connect if this is the connecting side.
     fn to(&mut self, peer: SocketAddrV4) -> Option<Endpoint> {
         if let Some(&endpoint) = self.peers.get(&peer) {
             return self.table.get(endpoint).is_some_and(|connection| connection.is_established).then_some(endpoint);

@@ -160,7 +160,7 @@ impl LumisectionLine {
         self.begun.get(usize::from(flow)).map_or(1, |begun| begun.enter(first))
     }
 
-    /// Closes the lumisections that are over here; with `is_end`, all of them. Returns whether there is nothing left to
+    /// Closes the finished lumisections; with `is_end`, all of them. Returns whether there is nothing left to
     /// close.
     pub(super) fn close(&mut self, machine: &mut Sender, is_end: bool, now: Instant) -> bool {
         for ((flow, begun), passed) in (0..).zip(self.begun.iter()).zip(&mut self.passed) {

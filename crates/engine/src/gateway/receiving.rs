@@ -262,7 +262,7 @@ impl<R: Receiver, S: Sender> Receiving<R, S> {
         self.machine.is_empty() && !self.inputs.iter().any(Input::is_waiting)
     }
 
-    /// Returns whether nothing has arrived for so long that no packets can be in flight.
+    /// Returns whether packets have been absent long enough that none can be in flight.
     pub(super) fn is_quiet(&self, now: Instant) -> bool {
         now >= self.quiet_from
     }

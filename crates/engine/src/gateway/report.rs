@@ -84,7 +84,7 @@ pub struct GatewayReport {
     pub received: Vec<ReceiveCounters>,
     /// Counters of the events and messages sent to nodes.
     pub sent: SendCounters,
-    /// Counts of written data; `None` if nothing is to be written.
+    /// Counts of written data; `None` if this node writes no data.
     pub storage: Option<StorageCounts>,
     /// Accepted events that could not be written: the disk was given up.
     pub not_written: u64,

@@ -147,7 +147,7 @@ impl<L: Link, S: Sender> Sending<L, S> {
         self.end_lumisections(false, now);
     }
 
-    /// Closes lumisections, and informs the output of those that are over everywhere. With `is_end` no further event
+    /// Closes lumisections, and tells the output which are finished in all nodes. With `is_end` no further event
     /// will come. Returns whether all are closed.
     fn end_lumisections(&mut self, is_end: bool, now: Instant) -> bool {
         let Some(line) = &mut self.lumisections else { return true };

@@ -46,7 +46,7 @@ pub struct PacketSourceReport {
     pub lost: u64,
     /// Packets that were sent twice.
     pub duplicates: u64,
-    /// Packets that the system finally refused, or that were too long for it. None of them was sent.
+    /// Unsent packets: the system finally refused them, or they were too long for it.
     pub failed: u64,
     /// Decisions that arrived in the order of events.
     pub decisions: u64,
@@ -192,7 +192,7 @@ impl<R: Receiver, S: Sender> PacketSourceDrive<R, S> {
         sent
     }
 
-    /// Returns the next packet that is to be sent now.
+    /// Returns the next packet to send now.
     fn next_packet(&mut self, now: Instant) -> Option<EmulatedPacket> {
         if let Some(Reverse((due, ..))) = self.later.peek()
             && *due <= now

@@ -403,7 +403,7 @@ impl PageDirectory {
     pub fn page(&self, node: &str, role: PageRole, rows: impl IntoIterator<Item = OwnerLabel>) -> Option<NodePage> {
         let directory = self.path.borrow().clone()?;
         let names = self.names_begin(node);
-        // There may be hundreds of left-over pages. Only those that may be its own are read.
+        // There may be hundreds of left-over pages. Read only pages that can be this node's.
         let has_such_a_name =
             |path: &&PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(&names));
         for path in self.before.iter().filter(has_such_a_name) {

@@ -42,7 +42,7 @@ pub struct Storage<D: Disk> {
     copies: Copies,
     /// Closed segments of all streams, the oldest first. Not kept if segments are removed on purpose by others.
     kept: VecDeque<(StreamIndex, Closed)>,
-    /// Bytes of these segments, and of those that are being deleted.
+    /// Bytes of these segments and of segments being deleted.
     kept_bytes: u64,
     removals: Removals,
     watch: Watch,

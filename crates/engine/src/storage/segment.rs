@@ -584,7 +584,7 @@ impl Series {
         self.segments().any(SegmentWriter::is_writing)
     }
 
-    /// Returns when a rejected operation is to be retried.
+    /// Returns the time to retry a rejected operation.
     pub(super) fn retry(&self) -> Option<Instant> {
         self.segments().filter_map(SegmentWriter::retry).min()
     }

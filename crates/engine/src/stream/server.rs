@@ -29,7 +29,7 @@ const STRANGERS: usize = 16;
 const HELLO_TIME: Duration = Duration::from_secs(5);
 /// Size of a block in which heads and copies are staged, in bytes.
 const STAGING_BLOCK: usize = 128 << 10;
-/// Number of blocks in addition to those that can be in the transport: none of them is ever quite full.
+/// Number of blocks beyond the capacity of the transport: no block is ever completely full.
 const STAGING_SPARE: usize = 8;
 /// Number of chunks of several pieces that wait with references of their own, for groups and while the card has no
 /// room.
@@ -64,7 +64,7 @@ pub struct ServerReport {
     pub received: u64,
     /// Received chunks that no subscriber wanted.
     pub unwanted: u64,
-    /// Sum over all subscribers, including those that left.
+    /// Sum over all present and past subscribers.
     pub subscribers: SubscriberAccount,
     /// Subscribers that joined.
     pub joined: u64,
@@ -142,7 +142,7 @@ impl<D: Dispatcher> StreamServer<D> {
         work
     }
 
-    /// Returns whether all awaited subscribers have subscribed. Before that nothing is to be read from the card.
+    /// Returns whether all awaited subscribers have subscribed. Do not read the card before that.
     pub const fn has_begun(&self) -> bool {
         self.has_begun
     }

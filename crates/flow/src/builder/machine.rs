@@ -98,7 +98,7 @@ pub struct Builder {
     pub(super) lumisections: KnownLumisections,
     /// Messages about lumisections for a new event manager.
     pub(super) lumisections_due: VecDeque<Message>,
-    /// Lumisections that are over and not returned yet.
+    /// Finished lumisections that were not returned yet.
     pub(super) ended_lumisections: VecDeque<LumisectionEnd>,
     pub(super) stop_run: Option<Cause>,
     pub(super) stop_said: bool,
@@ -281,7 +281,7 @@ impl Builder {
         self.holding = holding;
     }
 
-    /// Sets the verdict on an emitted event that is to be written. Before that it counts as accepted.
+    /// Sets the verdict on an emitted event to write. Before that it counts as accepted.
     pub fn decided(&mut self, slot: u32, verdict: Verdict) {
         if self.emitted(slot).is_some() {
             self.slots.at_mut(slot).verdict = verdict;

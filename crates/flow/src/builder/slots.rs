@@ -145,7 +145,7 @@ impl Slots {
         (0..).zip(&self.slots).filter(|(_, slot)| slot.stage != Stage::Free)
     }
 
-    /// Takes a free slot for an event that is to be collected.
+    /// Takes a free slot to collect an event.
     pub(super) fn take(&mut self, now: Instant, key: EventKey, attempt: Attempt, bytes: u32) -> Option<u32> {
         let slot = self.free.pop()?;
         self.held_bytes += u64::from(bytes);

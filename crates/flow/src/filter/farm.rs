@@ -231,7 +231,7 @@ impl FilterFarm {
         Some(slot)
     }
 
-    /// Returns the next action; must be called until there is none.
+    /// Returns the next action; call it until it returns `None`.
     pub fn poll(&mut self, now: Instant) -> Option<FarmAction> {
         for index in 0..self.units.len() as u16 {
             match self.units[usize::from(index)].poll(now) {

@@ -105,7 +105,7 @@ pub struct LumisectionTotals {
     open: BTreeMap<u32, EventAccount>,
     /// Number of the last one that is over.
     over: u32,
-    /// Sum of the accounts of all lumisections that are over.
+    /// Sum of the accounts of all finished lumisections.
     before: Ended,
     account: EventAccount,
 }

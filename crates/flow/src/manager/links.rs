@@ -6,7 +6,7 @@ use ropewalk_terms::{EventKey, Incarnation, Instant};
 use ropewalk_wire::message::{AnnounceEntry, Credit};
 use std::collections::VecDeque;
 
-/// Minimum interval at which a readout unit that waits for none of its sources is told of new events.
+/// Minimum interval of messages about new events to a readout unit that waits for no source.
 const FOLLOWING: Duration = Duration::from_millis(1);
 
 /// State of one readout unit. Bounds are exclusive: `settled` is the first key that is not settled.

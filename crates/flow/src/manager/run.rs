@@ -487,7 +487,7 @@ impl Manager {
         self.send_to_builders(&Message::Lumisection(next));
     }
 
-    /// Begins a lumisection by time, and closes those that are over. Returns whether there was one.
+    /// Begins a lumisection by time, and closes finished ones. Returns whether there was one.
     pub(super) fn turn_lumisections(&mut self, now: Instant) -> bool {
         let due = self.lumisection_deadline().is_some_and(|deadline| now >= deadline);
         if due {
@@ -501,7 +501,7 @@ impl Manager {
         self.lumisections.deadline(self.config.lumisection).filter(|_| self.phase.assigns())
     }
 
-    /// Closes lumisections that are over. Returns whether there was one.
+    /// Closes finished lumisections. Returns whether there was one.
     fn close_lumisections(&mut self) -> bool {
         if self.phase.assigns() {
             let mut passed = self.table.key_at(self.table.tail());

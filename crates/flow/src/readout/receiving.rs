@@ -356,7 +356,7 @@ impl Readout {
             };
             let input = &mut self.sources[source];
             if let Some(fragment) = left {
-                // The fragment goes behind those that were found to be right while it was checked.
+                // The fragment follows the fragments accepted during its check.
                 let place = if is_believed { 0 } else { input.believed };
                 input.believed += usize::from(is_believed);
                 input.waiting.insert(place, fragment);

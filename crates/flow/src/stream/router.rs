@@ -374,7 +374,7 @@ impl Router {
         total
     }
 
-    /// Returns the number of received chunks, and of those that no subscriber wanted.
+    /// Returns the number of received chunks, and of chunks without a subscriber.
     pub const fn received(&self) -> (u64, u64) {
         (self.received, self.unwanted)
     }

@@ -213,7 +213,7 @@ impl Supervisor {
         }
     }
 
-    /// Returns the next action; must be called until there is none.
+    /// Returns the next action; call it until it returns `None`.
     pub fn poll(&mut self, now: Instant) -> Option<Order> {
         if self.process.is_ready() && self.busy.is_none() && self.done < self.failed.len() {
             self.busy = Some(now);

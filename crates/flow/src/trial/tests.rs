@@ -329,7 +329,7 @@ fn ticking(framing: &Description, count: u64) -> Vec<Vec<u8>> {
     (0..count).map(compose).collect()
 }
 
-/// A board that restarts once, or that has another field in the place of its clock.
+/// A board that restarts once, or that sends another field instead of its clock.
 #[test]
 fn a_clock_that_restarts_is_one_and_noise_is_none() {
     let described = plan(&layout());

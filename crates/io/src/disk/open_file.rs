@@ -50,7 +50,7 @@ pub(super) struct OpenFile {
     pub(super) length: u64,
     failures: u32,
     last_failure: DiskCause,
-    /// Whether its device is to be probed.
+    /// Whether to probe its device.
     wants_probe: bool,
 }
 
@@ -233,8 +233,8 @@ impl OpenFile {
         false
     }
 
-    /// The next append of a pass, packed if the file is; `waiting` appends are written before it. `None` if no append has
-    /// arrived or is packed. Reports as failed the appends that must not be written.
+    /// The next append of a pass, packed if the file is; `waiting` appends are written before it. `None` if no append
+    /// has arrived or is packed. Reports as failed the appends that must not be written.
     fn next(
         &mut self,
         intake: &mut Intake<'_>,

@@ -609,12 +609,12 @@ impl EndpointWork {
         tell(Completion::Received(Received { cookie, payload, why, is_last: done.is_some() }));
     }
 
-    /// Time at which it is to be looked after even if nothing arrives.
+    /// Time of its next service, even if nothing arrives.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.deadline().into_iter().chain(self.hello.deadline).min()
     }
 
-    /// Time at which waiting bytes are to be reported. With provided buffers and a framer, a message waits until it is
+    /// Time to report waiting bytes. With provided buffers and a framer, a message waits until it is
     /// complete.
     fn deadline(&self) -> Option<Instant> {
         let waits = !self.piece.is_empty() && (self.is_posted || self.framer.is_none());

@@ -168,7 +168,7 @@ impl Exchange {
         }
     }
 
-    /// Whether there are events that their users do not take. Nothing more is to be received or completed then.
+    /// Whether users leave events untaken. Then receive and complete no more.
     pub(super) fn is_clogged(&self) -> bool {
         !self.own.is_empty() || self.outputs.iter().flatten().any(|output| !output.waiting.is_empty())
     }

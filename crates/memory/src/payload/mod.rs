@@ -391,7 +391,7 @@ fn drop_several(several: Repr) {
 }
 
 impl PartialEq for Payload {
-    /// Payloads are equal if their bytes are, in whatever blocks and slices they lie.
+    /// Payloads are equal if their bytes are equal, regardless of blocks and slices.
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len() && self.pieces().flatten().eq(other.pieces().flatten())
     }

@@ -1,7 +1,7 @@
 //! The referee: what the files hold, word by word, against what the sources made. It asks neither ledger nor machines.
 //!
-//! The [`Timeline`] knows when each fragment arrived at its readout unit, when each event began there, and which sources were
-//! silent too long.
+//! The [`Timeline`] knows when each fragment arrived at its readout unit, when each event began there, and which
+//! sources were silent too long.
 
 use super::content::{damage, origin_of};
 use super::fault::Place;
@@ -31,7 +31,7 @@ pub(super) struct Record {
     pub(super) place: u64,
     /// Each source with a fragment (none) or the cause of its absence.
     pub(super) found: BTreeMap<SourceId, Option<Cause>>,
-    /// The names of the streams in whose files it is, and of those that it belongs to.
+    /// The names of the streams whose files contain it, and of the streams that should.
     streams: BTreeSet<String>,
     wanted: BTreeSet<String>,
 }
@@ -201,8 +201,9 @@ impl World {
             "event {event}, source {source}: {how:?}, and flagged {flags:?}")
     }
 
-    /// The event of the count before with the same number, where nothing tells a readout unit which of them is meant: its only source
-    /// sent its first fragment of all after the trigger source had begun the new count. The builder unit flags the crossings.
+    /// The event of the count before with the same number, where nothing tells a readout unit which of them is meant:
+    /// its only source sent its first fragment of all after the trigger source had begun the new count. The builder
+    /// unit flags the crossings.
     fn count_before(&self, source: usize, event: u64) -> Option<u64> {
         let resync = self.scenario.resynchronisation();
         let resync = resync.map(|fault| (usize::from(fault.place().index()), fault.count()));
@@ -280,8 +281,8 @@ impl World {
         shown.min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// Whether an event's fragment came behind a gap, and so few with it for as long as a doubt lasts that nothing confirmed its number:
-    /// no third one, and nothing from another source of its readout unit.
+    /// Whether an event's fragment came behind a gap, and so few with it for as long as a doubt lasts that nothing
+    /// confirmed its number: no third one, and nothing from another source of its readout unit.
     pub(super) fn is_unconfirmed(&self, source: usize, event: usize, histories: &[SourceHistory]) -> bool {
         let delivered = &histories[source].delivered;
         // One that is damaged gives no place.
@@ -308,8 +309,8 @@ impl World {
             && others.all(|other| came(&histories[other]) == 0)
     }
 
-    /// Whether an event's fragment may count as a left-over of an earlier run: its source began far behind the run's first event, and
-    /// no other source had come as far, or could while they wait for it.
+    /// Whether an event's fragment may count as a left-over of an earlier run: its source began far behind the run's
+    /// first event, and no other source had come as far, or could while they wait for it.
     pub(super) fn is_left_over(&self, source: usize, event: usize, histories: &[SourceHistory]) -> bool {
         let delivered = &histories[source].delivered;
         let first = delivered.iter().position(Option::is_some).filter(|&first| first > NEAR);
@@ -319,8 +320,8 @@ impl World {
         are_held || at < self.shown_by_others(source, event, histories)
     }
 
-    /// Whether nothing tells an event's fragment from a left-over of a short earlier run: its source lost the first event, and began to
-    /// count again so early that the run's first number came behind this one.
+    /// Whether nothing tells an event's fragment from a left-over of a short earlier run: its source lost the first
+    /// event, and began to count again so early that the run's first number came behind this one.
     pub(super) fn precedes_first_number(&self, source: usize, event: usize, histories: &[SourceHistory]) -> bool {
         let Some(record) = self.record(source) else { return false };
         // It gave events the numbers of others.
@@ -330,9 +331,9 @@ impl World {
         !has_first && event < delivered.len() && delivered.iter().flatten().count() <= LOOKED_AHEAD
     }
 
-    /// When a source was asked for something by what others showed, and said nothing for too long. One that speaks again
-    /// and is still further behind than the time-out is late with everything, until it has caught up: each event's
-    /// clock runs for itself.
+    /// When a source was asked for something by what others showed, and said nothing for too long. One that speaks
+    /// again and is still further behind than the time-out is late with everything, until it has caught up: each
+    /// event's clock runs for itself.
     fn silences(&self, source: usize, inlet: &Inlet, histories: &[SourceHistory]) -> Vec<Absence> {
         let patience = self.scenario.time_outs.source.mul_f64(FASTEST);
         let mut absences: Vec<Absence> = Vec::new();
@@ -364,8 +365,8 @@ impl World {
         absences
     }
 
-    /// When whole fragments came from a source: neither nonsense nor a part of a fragment is a sign of life, nor what may have been
-    /// given up. The last sign never comes.
+    /// When whole fragments came from a source: neither nonsense nor a part of a fragment is a sign of life, nor what
+    /// may have been given up. The last sign never comes.
     fn signs_of_life(&self, source: usize, inlet: &Inlet, histories: &[SourceHistory]) -> Vec<Sign> {
         let record = self.record(source);
         let makes_sense = |event: usize| {
@@ -392,8 +393,8 @@ impl World {
         at.since(shown).saturating_sub(unread)
     }
 
-    /// When a source may have been out of step because it did not come to the declared count within the time-out for that,
-    /// however often it spoke meanwhile (seed 40218): until it began that count.
+    /// When a source may have been out of step because it did not come to the declared count within the time-out for
+    /// that, however often it spoke meanwhile (seed 40218): until it began that count.
     fn left_behind(&self, source: usize, inlet: &Inlet, histories: &[SourceHistory]) -> Option<Absence> {
         let (trigger, resync) = (self.scenario.trigger.map(usize::from)?, self.scenario.resync()?);
         let declared = histories[trigger].delivered[resync as usize].filter(|_| source != trigger)?;
@@ -405,8 +406,8 @@ impl World {
         is_late.then(|| Absence { from: declared.after(patience), until })
     }
 
-    /// When a source's numbering was not the run's: until the first fragment that comes over another connection, which is
-    /// not looked at before the end of the one that led astray.
+    /// When a source's numbering was not the run's: until the first fragment that comes over another connection, which
+    /// is not looked at before the end of the one that led astray.
     fn astray(&self, source: usize, inlet: &Inlet, histories: &[SourceHistory]) -> Vec<Absence> {
         let Some(record) = self.record(source) else { return Vec::new() };
         let back = |connection: u64| {
@@ -434,8 +435,8 @@ fn is_flagged(how: How, flags: FragmentFlags) -> bool {
     words.into_iter().all(|(said, flag)| flags.contains(flag) == status.has(said))
 }
 
-/// Passes each event in the files of a writer to `take`, in their order, with the name of the file's stream. Files are whole,
-/// unless they `may_be_torn`, and their footers list the records before them.
+/// Passes each event in the files of a writer to `take`, in their order, with the name of the file's stream. Files are
+/// whole, unless they `may_be_torn`, and their footers list the records before them.
 ///
 /// # Errors
 /// What is not as it should be, or what `take` found.
@@ -483,8 +484,8 @@ pub(super) fn of_sources<'a>(event: &EventView<'a>) -> impl Iterator<Item = Frag
 /// Each source that an event names, with the cause of its absence where it is missing.
 ///
 /// # Errors
-/// Where an event contradicts itself: a source is there twice, or in another order than in the configuration; a cause is
-/// unknown; or the event is called complete and is not.
+/// Where an event contradicts itself: a source is there twice, or in another order than in the configuration; a cause
+/// is unknown; or the event is called complete and is not.
 pub(super) fn found_in(event: &EventView<'_>) -> Result<BTreeMap<SourceId, Option<Cause>>, Broken> {
     let key = event.key();
     let there: Vec<SourceId> = of_sources(event).map(|fragment| fragment.entry.source).collect();

@@ -447,7 +447,8 @@ pub fn encode_event(
 // 32 u16 codec: 1 zstd, a frame    2 LZ4, a block               34 u16 0, u32 0                 40 packed bytes
 // ```
 // A packed segment consists of such records only. Unpacked in order, they form an ordinary segment; the offsets in its
-// footer refer to the unpacked bytes. After a crash of the writer, the file can be unpacked up to the last whole stretch.
+// footer refer to the unpacked bytes. After a crash of the writer, the file can be unpacked up to the last whole
+// stretch.
 
 /// Bytes in front of the packed bytes in their record.
 pub const PACKED_HEAD_BYTES: usize = 40;
@@ -510,7 +511,7 @@ pub struct Packer {
 }
 
 impl Packer {
-    /// Makes a packer; `None` if nothing is to be packed, or the library has no memory for it.
+    /// Creates a packer; `None` without compression, or if the library has no memory for it.
     pub fn new(compression: Compression) -> Option<Self> {
         let zstd = match compression {
             Compression::None => return None,

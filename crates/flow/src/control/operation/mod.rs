@@ -28,7 +28,7 @@ use serde::Deserialize;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What is to be done: one at a time. A later one may take the place of an earlier one that has not ended; then the
+/// Operations, one at a time. A later one may replace an earlier one that has not ended; then the
 /// earlier one's end means nothing any more.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Task {

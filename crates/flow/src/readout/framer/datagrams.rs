@@ -146,7 +146,7 @@ impl<F: Framing> DatagramFramer<F> {
         numbers
     }
 
-    /// Parses a datagram when its turn comes, and those that waited for it.
+    /// Parses a datagram in its turn, and the datagrams that waited for it.
     fn push_in_order(&mut self, now: Instant, first: u64, one: Numbered, out: &mut Vec<Received>) {
         let Some(reorder) = &mut self.reorder else { return };
         if reorder.is_next(first) {

@@ -124,7 +124,7 @@ impl Order {
     }
 }
 
-/// An entry that waits for those that it overtook.
+/// An entry that waits for the entries that it overtook.
 #[derive(Debug)]
 struct Ahead<T> {
     number: u64,
