@@ -32,8 +32,8 @@ pub struct RunSection {
     /// The run ends when this many bytes of fragments have arrived. What arrived together with the last of them still
     /// belongs to the run. `--bytes` overrides it.
     pub bytes: Option<Bytes>,
-    /// What follows a run that ends by itself. Without it: `"wait"` with `--control`, otherwise `"over"`. Nodes that
-    /// are separate processes stay for the next run, except with `"over"`. `--then` overrides it.
+    /// What follows a run that ends by itself. Without it: `"wait"` in `ropewalk run --control`, otherwise `"over"`.
+    /// Nodes that are separate processes stay for the next run only with `"wait"` or `"next"`. `--then` overrides it.
     pub then: Option<AfterRun>,
     /// The run ends when every source has connected and all connections have ended. The run waits for a source that
     /// never connects, except where its `requirement` is `"optional"`. If a readout unit dies, its sources are waited

@@ -527,7 +527,7 @@ pub(crate) struct RunLimits {
     /// Bytes of fragments to receive; then the run stops.
     #[arg(long, value_name = "SIZE")]
     pub(crate) bytes: Option<Bytes>,
-    /// Action after a run that ends by itself [default: over; wait with --control but without a limit].
+    /// Action after a run that ends by itself [default: over; in run --control without a limit option: wait].
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) then: Option<Then>,
     /// Disk space for run files; the oldest files are deleted, and the account lists them.
