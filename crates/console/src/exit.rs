@@ -174,17 +174,23 @@ mod tests {
     use super::*;
     use ropewalk_terms::{Asked, FACTS};
 
+    /// To update the page: `ROPEWALK_BLESS=1 cargo test -p ropewalk-console`.
     #[test]
     fn the_table_of_the_manual_is_the_list_of_facts() {
         let manual = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md"));
         let row = |fact: &ropewalk_terms::Fact| {
             let (taken, checked) = (fact.status(Asked::Taken) as u8, fact.status(Asked::Checked) as u8);
-            format!("| `{}` | {taken} | {checked} | {} |", fact.name(), fact.help().trim().trim_end_matches('.'))
+            format!("| `{}` | {taken} | {checked} | {} |\n", fact.name(), fact.help().trim().trim_end_matches('.'))
         };
-        let expected: Vec<String> = FACTS.iter().map(row).collect();
-        let begin = manual.lines().skip_while(|line| !line.starts_with("| Found | ")).skip(2);
-        let table: Vec<&str> = begin.take_while(|line| line.starts_with('|')).collect();
-        assert_eq!(table, expected, "docs/cli.md should have these rows:\n{}", expected.join("\n"));
+        let (before, rest) = manual.split_once("| Found | ").expect("the manual has the table");
+        let head = rest.split_inclusive('\n').take(2).collect::<String>();
+        let (_, after) = rest.split_once("|\n\n").expect("text follows the table");
+        let rows: String = FACTS.iter().map(row).collect();
+        let made = format!("{before}| Found | {head}{rows}\n{after}");
+        assert!(
+            ropewalk_tidy::is_current("docs/cli.md", &made),
+            "docs/cli.md differs: ROPEWALK_BLESS=1 writes its table"
+        );
     }
 
     #[test]
