@@ -35,7 +35,9 @@ async function read() {
   for (const entry of entries) {
     last = Math.max(last, entry.number);
     const text = `${entry.run ? `run ${entry.run}: ` : ""}${entry.text}`;
-    list.prepend(element("li", { class: `kind-${entry.kind}` }, element("time", {}, clock(entry.at_ns)), text));
+    // The end of an alarm is an incident for the history, and good news for the operator.
+    const kind = /^alarm \S+ is over$/.test(entry.text) ? "state" : entry.kind;
+    list.prepend(element("li", { class: `kind-${kind}` }, element("time", {}, clock(entry.at_ns)), text));
   }
   while (list.children.length > MOST_ENTRIES) list.lastChild.remove();
 }

@@ -25,6 +25,11 @@ function noteCell(notes) {
   return element("td", { class: "said", title: notes.map(dated).join("\n") }, `${by}: ${text}${others}`);
 }
 
+const begun = (run) => (run.started_ns === null ? "–" : new Date(run.started_ns / 1e6).toLocaleString("en-GB"));
+
+// A count of an account; the class applies where it is not 0.
+const countCell = (count, kind = "") => element("td", { class: count ? `count ${kind}` : "count" }, count === null ? "–" : grouped(count));
+
 function showList(runs) {
   // An unchanged list is not rebuilt, so that the pointer and the focus stay.
   if (JSON.stringify(runs) === shown) return;
@@ -33,9 +38,9 @@ function showList(runs) {
     const button = element("button", { "aria-label": `Account of run ${run.run}` }, String(run.run));
     button.disabled = !run.has_account;
     button.addEventListener("click", () => showAccount(run.run).catch(() => {}));
-    const directory = run.directory.split("/").at(-1);
-    const cells = [button, run.has_account ? "ended" : "no account", directory].map((what) => element("td", {}, what));
-    return element("tr", {}, ...cells, noteCell(run.notes));
+    const cells = [button, run.has_account ? "ended" : "no account", begun(run)].map((what) => element("td", {}, what));
+    const counts = [countCell(run.written), countCell(run.incomplete, "bad"), countCell(run.lost, "bad")];
+    return element("tr", { title: run.directory }, ...cells, ...counts, noteCell(run.notes));
   });
   replaceKept(byId("runs").tBodies[0], lines);
 }
@@ -111,7 +116,7 @@ export function show(live) {
 }
 
 export function begin() {
-  heads(byId("runs"), ["run", "status", "directory", "notes"]);
+  heads(byId("runs"), ["run", "status", "start", "events written", "incomplete", "fragments lost", "notes"]);
   byId("note").addEventListener("submit", (event) => {
     event.preventDefault();
     add().catch(() => {});

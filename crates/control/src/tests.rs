@@ -415,7 +415,7 @@ fn a_promised_answer_comes_although_the_server_ends() {
         }
         let begun = Instant::now();
         drop(setup);
-        assert!(begun.elapsed() < Duration::from_millis(250), "streams hold the end up");
+        assert!(begun.elapsed() < Duration::from_secs(2), "streams hold the end up");
         let answer = asking.join().expect("no panic");
         assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"over\""), "{answer}");
     }

@@ -2,6 +2,7 @@
 
 use crate::Diagnosis;
 use ropewalk_host::{CardKind, Machine, Picture, Plan};
+use ropewalk_terms::counted;
 use ropewalk_tune::{Finding, Grade};
 use std::fmt;
 
@@ -43,10 +44,6 @@ pub(crate) fn ordered(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.retain(|finding| finding.grade >= Grade::CouldBeBetter);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.grade));
     findings
-}
-
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 impl fmt::Display for Diagnosis {

@@ -524,13 +524,31 @@ fn not_limited(view: &View<'_>) -> Finding {
         ("bytes per second of all sources".to_owned(), bytes),
         ("fragments per second of all sources".to_owned(), fragments),
     ];
-    let idle = view.activity.idle_for();
-    if fragments > 0.0 && idle >= SILENT {
-        let sentence = format!("{sends}, and no event was built for {} s", idle.as_secs());
-        return finding(Limit::NothingBuilt, "", sentence, evidence);
+    if let Some(why) = nothing_built(view).filter(|_| fragments > 0.0) {
+        return finding(Limit::NothingBuilt, "", format!("{sends}, and {why}"), evidence);
     }
     let sentence = format!("not limited: {sends}, {:.1} MB/s, and everything is taken", bytes / 1e6);
     finding(Limit::Sources, "", sentence, evidence)
+}
+
+/// Why it would be wrong to say that everything is taken: no event is built, or none yet.
+fn nothing_built(view: &View<'_>) -> Option<String> {
+    let (events, idle) = (&view.now.events, view.activity.idle_for());
+    let ended = events.built + events.incomplete_emitted + events.incomplete_dropped.total();
+    if idle < SILENT {
+        return (ended == 0).then(|| "no event is built yet".to_owned());
+    }
+    let waiting = events.assigned.saturating_sub(ended);
+    let likely = match waiting {
+        0 => String::new(),
+        _ if ended > 0 => String::new(),
+        _ => format!(
+            ", although {} {} assigned: check that the builder units reach the readout units",
+            grouped(waiting),
+            if waiting == 1 { "is" } else { "are" }
+        ),
+    };
+    Some(format!("no event was built for {} s{likely}", idle.as_secs()))
 }
 
 /// Fragments that were taken and are in no event; those of masked sources are meant to be in none.

@@ -4,7 +4,7 @@ use crate::arguments::{DecisionsOptions, FilterFilesOptions, FilterNodeOptions, 
 use crate::exit::{self, Failure};
 use crate::interrupts::Interrupts;
 use crate::output::{print_json, write_results};
-use crate::render::{grouped, unless_closed, warn};
+use crate::render::{counted, grouped, unless_closed, warn};
 use ropewalk_flow::files::BrokerConfig;
 use ropewalk_plugin::filter::FilterConfig;
 use ropewalk_run::launch_filter_node;
@@ -98,8 +98,8 @@ fn summary_text(summary: &FilesSummary) -> String {
     }
     let others: Vec<&str> = summary.of_other_runs.iter().map(String::as_str).take(NAMED).collect();
     if !others.is_empty() {
-        let count = grouped(summary.of_other_runs.len() as u64);
-        text.push_str(&format!("other runs   {count} files are left alone: {}\n", others.join(", ")));
+        let count = counted(summary.of_other_runs.len(), "file");
+        text.push_str(&format!("other runs   {count} left alone: {}\n", others.join(", ")));
     }
     summary.failures.iter().for_each(|why| text.push_str(&format!("given back   {why}\n")));
     summary.unbalanced.iter().for_each(|why| text.push_str(&format!("WRONG        {why}\n")));

@@ -164,7 +164,13 @@ impl Totals {
     fn since(&self, before: &Self, elapsed: Duration, part: &SystemPart) -> String {
         let rate = |now: u64, before: u64| grouped(((now - before) as f64 / elapsed.as_secs_f64()) as u64);
         if matches!(part, SystemPart::Nodes(_)) {
+            if self.events == 0 {
+                return "no gateway has sent an event yet".to_owned();
+            }
             return format!("received {} events/s", rate(self.events, before.events));
+        }
+        if self.packets == 0 {
+            return "nothing sent yet: no gateway has started a run".to_owned();
         }
         format!(
             "sent {} packets/s  {} MB/s  lost on purpose {}",

@@ -15,6 +15,7 @@ use ropewalk_monitor::bottleneck::Finder;
 use ropewalk_monitor::quality::{Problem, Quality, QualityMonitor};
 use ropewalk_run::session::SessionView;
 use ropewalk_run::{DiskSummary, IncidentSummary, NumberingSummary, RunSummary, disk_error};
+pub(crate) use ropewalk_terms::counted;
 use ropewalk_terms::{ByCause, Cause, Counter, Place, RunNumber, Utc};
 use ropewalk_tools::{FaultyEvent, OfflineError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,11 +32,6 @@ pub(crate) fn with_default(text: &str, value: impl Display) -> String {
 /// Hours, minutes and seconds UTC of a time in nanoseconds since 1970.
 pub(crate) fn time_of_day(nanoseconds: i64) -> String {
     Utc(nanoseconds).time_of_day()
-}
-
-/// `1 source`, `2 sources`.
-pub(crate) fn counted(number: usize, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Tells what the run goes without.
@@ -228,7 +224,7 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
     }
     event_rows(summary, &mut row);
     if let Some(files) = &summary.file_based {
-        row("filtered as files", format!("{} files", grouped(files.files)));
+        row("filtered as files", counted(files.files, "file"));
         row("  accepted", grouped(files.accepted));
         row("  rejected", grouped(files.rejected));
         if files.set_aside > 0 {
@@ -240,7 +236,7 @@ pub(crate) fn ledger_table(summary: &RunSummary) -> Table {
     row("written", Bytes(summary.bytes.written).to_string());
     if summary.deleted.segments > 0 {
         let deleted = &summary.deleted;
-        row("deleted to keep the newest", format!("{} in {} files", Bytes(deleted.bytes), deleted.segments));
+        row("deleted to keep the newest", format!("{} in {}", Bytes(deleted.bytes), counted(deleted.segments, "file")));
     }
     row("duration", format!("{:.2} s", summary.duration_s));
     if !summary.status.is_good() {
@@ -547,14 +543,14 @@ fn away(snapshot: &RunSnapshot, names: &Sample) -> String {
 fn not_taken(snapshot: &RunSnapshot) -> String {
     let (fragments, events) = (&snapshot.ledger.fragments, &snapshot.ledger.events);
     let lost = fragments.lost().saturating_sub(snapshot.counter(Counter::FragmentsBeforeStart));
-    let mut text = format!("lost {}", ropewalk_terms::counted(lost, "fragment"));
+    let mut text = format!("lost {}", counted(lost, "fragment"));
     for (what, count, unit) in [
         ("missing", fragments.never_came(), "fragment"),
         ("masked", fragments.dropped.get(Cause::Masked), "fragment"),
         ("incomplete", events.incomplete_emitted + events.incomplete_dropped.total(), "event"),
     ] {
         if count > 0 {
-            let _ = write!(text, "  {what} {}", ropewalk_terms::counted(count, unit));
+            let _ = write!(text, "  {what} {}", counted(count, unit));
         }
     }
     text

@@ -79,7 +79,7 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
         plan.placements.iter().any(Placement::is_placed) || !plan.unused_rules.is_empty() || !plan.remarks.is_empty();
     let plan = if shows_plan { plan.to_string() } else { String::new() };
     if configuration.has_gateways() {
-        let sources = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).sum();
+        let sources: usize = configuration.flow.iter().map(|flow| usize::from(flow.sources.count)).sum();
         let parts = [
             counted(configuration.flow.len(), "flow"),
             counted(sources, "source"),
@@ -95,7 +95,7 @@ pub(crate) fn config_check(file: &Path) -> Result<u8, Failure> {
     let unknown = unknown_addresses(&configuration, &addresses, Role::Builder);
     if !unknown.is_empty() && !unknown.contains(&"manager") {
         let (all, first) = (unknown.join(", "), unknown[0]);
-        tell!("note: `address` of {all} has port 0: `ropewalk node builder` needs --at {first}=ADDRESS then");
+        tell!("note: `address` of {all} has no fixed port: `ropewalk node builder` needs --at {first}=ADDRESS then");
     }
     note_unchecked_step(&configuration);
     let mut text = format!(

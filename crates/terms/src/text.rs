@@ -1,7 +1,11 @@
 //! Counts as people read them.
 
 /// `1 frame`, `1,002 frames`.
-pub fn counted(count: u64, what: &str) -> String {
+///
+/// # Panics
+/// On a negative count.
+pub fn counted<N: TryInto<u64, Error: core::fmt::Debug>>(count: N, what: &str) -> String {
+    let count = count.try_into().expect("a count is not negative");
     format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
 }
 

@@ -44,15 +44,19 @@ pub enum OfflineError {
         why: String,
     },
     /// No segment was found.
-    #[error("{places}: no run files here; name {}, or files that end in .rwk", match known.as_deref() {
-        Some(known) => format!("one of its run directories: {known}"),
-        None => "a run directory, such as run000001".to_owned(),
+    #[error("{places}: no run files here; {}", match known.as_deref() {
+        Some(known) => format!("name one of its run directories: {known}, or files that end in .rwk"),
+        None if *has_account => "this directory has only the account; the run files are in the output directories of the \
+                                 builder units".to_owned(),
+        None => "name a run directory, such as run000001, or files that end in .rwk".to_owned(),
     })]
     NoSegments {
         /// The places that were searched.
         places: String,
         /// Run directories that lie there.
         known: Option<String>,
+        /// Whether an account lies in one of the places.
+        has_account: bool,
     },
     /// A file that was named is no run file.
     #[error("{}: this is no run file, and no known format begins with {begin}; if you know its format, name it with \

@@ -95,7 +95,12 @@ pub fn segment_files<P: AsRef<Path>>(places: &[P]) -> Result<Vec<SegmentFile>, O
     }
     if files.is_empty() {
         let places: Vec<String> = places.iter().map(|place| place.as_ref().display().to_string()).collect();
-        return Err(OfflineError::NoSegments { places: places.join(", "), known: run_directories(&listed) });
+        let has_account = listed.iter().any(|path| path.ends_with("run.json"));
+        return Err(OfflineError::NoSegments {
+            places: places.join(", "),
+            known: run_directories(&listed),
+            has_account,
+        });
     }
     Ok(files.into_iter().collect())
 }

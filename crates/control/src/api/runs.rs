@@ -9,7 +9,7 @@ use axum::extract::{Path, Query, State as Of};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use ropewalk_run::session::{OperationState, SessionView};
-use ropewalk_run::{ACCOUNT, FileName, MOST_FILES, Note, Registry, StoredFiles};
+use ropewalk_run::{ACCOUNT, FileName, MOST_FILES, Note, Registry, RunRecord, StoredFiles};
 use ropewalk_terms::RunNumber;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -45,6 +45,14 @@ struct KnownRun {
     directory: String,
     /// Whether it has its account: it has ended in order.
     has_account: bool,
+    /// Start time, in nanoseconds since 1970 UTC; `null` without an account.
+    started_ns: Option<i64>,
+    /// Events written; `null` without an account.
+    written: Option<u64>,
+    /// Events that were emitted without some of their fragments; `null` without an account.
+    incomplete: Option<u64>,
+    /// Fragments that arrived and were lost; `null` without an account.
+    lost: Option<u64>,
     /// The operators' notes on it, the oldest first, from the last mebibyte of the logbook.
     #[schema(value_type = Vec<super::notes::Note>)]
     notes: Vec<Note>,
@@ -71,11 +79,20 @@ async fn runs(Of(shared): Of<Shared>, Query(page): Query<RunPage>) -> Result<imp
         let runs = Registry::open(&shared.output)?.runs()?;
         let mut said = shared.logbook.newest_said()?;
         let meant = runs.into_iter().rev().filter(|run| page.before.is_none_or(|before| run.run.0 < before));
-        let known = meant.take(page.limit.unwrap_or(50).min(MOST_RUNS)).map(|run| KnownRun {
-            run: run.run.0,
-            has_account: run.path.join(ACCOUNT).is_file(),
-            notes: said.remove(&run.run.0).unwrap_or_default(),
-            directory: run.path.display().to_string(),
+        let known = meant.take(page.limit.unwrap_or(50).min(MOST_RUNS)).map(|run| {
+            // An account that cannot be read does not hide the other runs.
+            let record = RunRecord::read(&run).ok().filter(|record| record.has_account);
+            let record = record.as_ref();
+            KnownRun {
+                run: run.run.0,
+                has_account: run.path.join(ACCOUNT).is_file(),
+                started_ns: record.and_then(|record| record.started_ns),
+                written: record.and_then(|record| record.written),
+                incomplete: record.and_then(|record| record.incomplete),
+                lost: record.map(|record| record.lost.values().sum()),
+                notes: said.remove(&run.run.0).unwrap_or_default(),
+                directory: run.path.display().to_string(),
+            }
         });
         Ok(known.collect::<Vec<_>>())
     })

@@ -65,6 +65,26 @@ fn a_run_that_builds_nothing_is_never_said_to_take_everything() {
     assert_eq!(finding.sentence, "sources send 200 fragments a second, and no event was built for 10 s");
 }
 
+#[test]
+fn a_run_that_has_built_nothing_names_the_likely_cause() {
+    let (mut before, mut now) = healthy();
+    (before.events.built, now.events.built) = (0, 0);
+    now.events.assigned = 64;
+    let finding = found(&before, &now);
+    assert_eq!(finding.limit, Limit::NothingBuilt);
+    let sentence = "sources send 200 fragments a second, and no event was built for 10 s, although 64 are assigned: check \
+                    that the builder units reach the readout units";
+    assert_eq!(finding.sentence, sentence);
+    // Soon after the start, no event is due yet.
+    now.time = before.time.after(Duration::from_secs(1));
+    let mut activity = Activity::default();
+    activity.observe(&before);
+    activity.observe(&now);
+    let finding = find(&before, &now, &activity).expect("time has gone on");
+    let sentence = "sources send 2,000 fragments a second, and no event is built yet";
+    assert_eq!((finding.limit, &*finding.sentence), (Limit::NothingBuilt, sentence));
+}
+
 /// A run at this second, whose readout unit reported last at the second 10.
 fn hangs(second: u64, phase: &'static str) -> Sample {
     let mut sample = Sample { phase, ..sample(second, vec![source(1, 1_000), source(2, 1_000)]) };

@@ -378,8 +378,10 @@ fn tell_what_it_waits_for(client: &Client, until: mpsc::Receiver<()>) {
     let mut told = String::new();
     while until.recv_timeout(PATIENCE) == Err(mpsc::RecvTimeoutError::Timeout) {
         let limit = client.look("limit").ok();
-        let sentence = limit.as_ref().and_then(|limit| limit.body["sentence"].as_str()).unwrap_or_default();
-        if sentence != told {
+        // Between runs there is nothing that a run could wait for.
+        let limit = limit.as_ref().filter(|limit| limit.body["limit"] != "not_running");
+        let sentence = limit.and_then(|limit| limit.body["sentence"].as_str()).unwrap_or_default();
+        if !sentence.is_empty() && sentence != told {
             tell!("not done yet: {sentence}");
             sentence.clone_into(&mut told);
         }

@@ -7,6 +7,7 @@
 //! time, or had forgotten it, because it remembers no more events than the event manager's table and twice its slots hold. The
 //! last one matters only where a readout unit still held the event, whose release it had not heard.
 
+use super::event_files::unnamed_files;
 use super::fault::{Fault, FaultKind, POWER, Place};
 use super::machines::{How, ManagerMachine, ReadoutMachine};
 use super::masking::Masked;
@@ -229,7 +230,10 @@ impl World {
         for (node, storage) in self.builders.iter().zip(&self.storages) {
             let ended = node.life == 1 && node.machine().is_some_and(|builder| builder.is_done()) && !is_forced;
             let is_open = |path: &PathBuf| path.to_string_lossy().ends_with(OPEN_EXTENSION);
-            let open: Vec<PathBuf> = storage.paths().into_iter().filter(is_open).collect();
+            let open: Vec<PathBuf> = match self.scenario.event_files {
+                Some(_) => unnamed_files(storage),
+                None => storage.paths().into_iter().filter(is_open).collect(),
+            };
             ensure!(Content, !ended || open.is_empty();
                 "{} ended in order and has not closed {open:?}", node.around.place)?;
         }

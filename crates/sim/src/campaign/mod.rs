@@ -10,7 +10,8 @@
 //!                              Failure: seed, words, the command that replays it, as few faults as possible
 //! ```
 //! Each seed is two systems: this one, and one in which sources push (`push`). Event managers come and go: `reign` knows which one leads,
-//! checks that nodes obey that one alone, and has the service that gives leases. Builder units may have filter units (`filters`).
+//! checks that nodes obey that one alone, and has the service that gives leases. Builder units may have filter units (`filters`), or write
+//! event files (`event_files`).
 //! A machine joins in `machines`: how it is wired, and what must hold of it after every turn.
 //! `docs/simulation.md` says how to read a failure and how to add a machine.
 
@@ -18,6 +19,7 @@ mod cards;
 mod cluster;
 mod content;
 mod endpoints;
+mod event_files;
 mod fault;
 mod filters;
 mod judge;
@@ -37,6 +39,7 @@ mod world;
 
 pub use cards::{CardSetting, SubscriberSetting};
 pub use content::{Contents, Format, Sizes, mixed};
+pub use event_files::EventFileLimits;
 pub use fault::{ELSEWHERE, Fault, FaultKind, POWER, Place, RESET, Scheduled};
 pub use filters::Filters;
 pub use masking::Masking;

@@ -63,6 +63,19 @@ pub(super) struct Safe {
     power_was_cut: BTreeSet<u16>,
 }
 
+impl Record {
+    /// A copy in an event file, which belongs to no stream.
+    pub(super) fn of_event_file(
+        writer: u16,
+        attempt: Attempt,
+        place: u64,
+        found: BTreeMap<SourceId, Option<Cause>>,
+    ) -> Self {
+        let (streams, wanted) = (BTreeSet::new(), BTreeSet::new());
+        Self { writer, attempt, incarnation: Incarnation(0), place, found, streams, wanted }
+    }
+}
+
 impl Held {
     /// The copy of an event that counts: the highest attempt, as `verify` has it.
     pub(super) fn counting(&self, event: u64) -> Option<&Record> {
@@ -95,6 +108,10 @@ impl World {
         let mut held = Held::default();
         for (index, storage) in (0..).zip(&self.storages) {
             let (mut place, may_be_torn) = (0, self.safe.power_was_cut.contains(&index));
+            if self.scenario.event_files.is_some() {
+                self.read_event_files(index, storage, may_be_torn, &mut held)?;
+                continue;
+            }
             read_events(storage, Place::Builder(index), may_be_torn, |stream, event| {
                 place += 1;
                 self.take((index, place), stream, event, &mut held)
@@ -151,6 +168,19 @@ impl World {
             }
             Some(filters) => filters.selected_by(event.key().number()),
         }
+    }
+
+    /// The contents by which a fragment of a source is known in an event.
+    pub(super) fn known_as(&self, source: usize, event: u64) -> Vec<Vec<u8>> {
+        let record = self.record(source);
+        let how = record.and_then(|record| record.made(event)).map_or(How::Right, |made| made.how);
+        let mut usual = self.content(source, event, event);
+        if how == How::Damaged {
+            damage(&mut usual);
+        }
+        let lie = record.and_then(|record| record.lied_as(event)).map(|lie| self.content(source, lie, event));
+        let said = record.and_then(|record| record.said_of(event)).map(|said| self.content(source, event, said));
+        [usual].into_iter().chain(lie).chain(said).collect()
     }
 
     /// A fragment is what its source made, and flagged where that was wrong already.

@@ -2,6 +2,7 @@
 
 use super::cards::{CardSetting, SubscriberSetting};
 use super::content::{Contents, Format, Sizes};
+use super::event_files::EventFileLimits;
 use super::fault::{self, Fault, FaultKind, Place, Scheduled};
 use super::filters::Filters;
 use super::masking::Masking;
@@ -155,6 +156,8 @@ pub struct Scenario {
     pub masks: Vec<Masking>,
     /// Filter units, where events are decided.
     pub filters: Option<Filters>,
+    /// Limits of event files, where builder units write these in place of run files.
+    pub event_files: Option<EventFileLimits>,
 }
 
 impl Scenario {
@@ -205,6 +208,7 @@ impl Scenario {
             faults: Vec::new(),
             masks: Vec::new(),
             filters: None,
+            event_files: None,
         }
     }
 
@@ -253,6 +257,7 @@ impl Scenario {
         scenario.draw_lumisections(span);
         scenario.draw_masks(span);
         scenario.draw_filters();
+        scenario.draw_event_files();
         scenario
     }
 
@@ -508,6 +513,7 @@ impl fmt::Display for Scenario {
              end {end:?}, {level:?}, {incomplete:?}, {time_outs:?}, event managers {managers:?}, cards {cards:?}"
         )?;
         filters.iter().try_for_each(|filters| writeln!(out, "  {filters:?}"))?;
+        self.event_files.iter().try_for_each(|limits| writeln!(out, "  {limits:?}"))?;
         for Masking { at, source, is_masked } in &self.masks {
             let what = if *is_masked { "is masked" } else { "takes part again" };
             writeln!(out, "  at {at:?}: source {} {what}", self.source_id((*source).into()))?;

@@ -267,3 +267,24 @@ fn strangers_take_no_memory_from_sources_and_few_connections() {
     world.run_to_end();
     assert_eq!((world.counter(Counter::ConnectionsRefused), world.snapshot().ledger.fragments.lost()), (100, 0));
 }
+
+#[test]
+fn event_files_are_drawn_and_hold_every_event() {
+    let drawn = (0..400).map(Scenario::draw).filter(|scenario| scenario.event_files.is_some()).count();
+    assert!((20..100).contains(&drawn), "{drawn} of 400 seeds write event files");
+    let mut quiet = Scenario { sources: vec![Format::Ferol; 4], ..Scenario::quiet(5) };
+    while quiet.event_files.is_none() {
+        quiet.seed += 1;
+        quiet.draw_event_files();
+    }
+    let mut world = world(quiet);
+    world.run_to_end();
+    let held = world.read_files().expect("whole files");
+    assert_eq!(held.events.len() as u64, world.scenario.events);
+    assert_eq!(held.whole().len() as u64, 4 * world.scenario.events);
+    let documents = |end: &str| {
+        let paths = world.storages.iter().flat_map(|storage| storage.paths());
+        paths.filter(|path| path.to_string_lossy().ends_with(end)).count()
+    };
+    assert_eq!(documents("EoR.jsn") + documents("EoR_BU.jsn"), world.storages.len());
+}

@@ -203,6 +203,15 @@ fn a_directory_of_run_directories_is_refused_by_their_names() {
 }
 
 #[test]
+fn a_directory_with_only_the_account_says_where_the_run_files_are() {
+    let directory = Directory::new();
+    directory.write("run.json", b"{}");
+    let error = verify(&[directory.path()]).map(drop).expect_err("no run files").to_string();
+    assert!(error.contains("the run files are in the output directories of the builder units"), "{error}");
+    assert!(!error.contains("run000001"), "{error}");
+}
+
+#[test]
 fn one_run_at_a_time() {
     let directory = Directory::new();
     assert!(matches!(verify(&[directory.path()]), Err(OfflineError::NoSegments { .. })));

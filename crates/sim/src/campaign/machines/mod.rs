@@ -17,8 +17,8 @@ use super::reign::{Line, SharedService};
 use super::runner::{Broken, ensure};
 use super::scenario::{End, Managers, Scenario};
 use ropewalk_engine::{
-    BuilderDrive, BuilderDriveConfig, CoordinatedRun, Drive, Identity, ManagerDrive, ManagerDriveConfig, ReadoutDrive,
-    ReadoutDriveConfig, StandbyDrive, Storage, StorageConfig, StreamStorage,
+    BuilderDrive, BuilderDriveConfig, CoordinatedRun, Drive, EventFiles, EventSink, Identity, ManagerDrive,
+    ManagerDriveConfig, ReadoutDrive, ReadoutDriveConfig, StandbyDrive, Storage, StorageConfig, StreamStorage,
 };
 use ropewalk_flow::builder::{BuilderConfig, BuilderSource};
 use ropewalk_flow::manager::{ManagerConfig, ManagerState};
@@ -335,6 +335,7 @@ pub(super) fn builder(site: &Site<'_>, around: &Surroundings, index: u16) -> (Bu
         let format = if *format == Format::Ferol { SourceFormat::FED } else { SourceFormat::GENERIC };
         SourceEntry { id, format, name: format!("source-{id}") }
     };
+    let disk = disk_of(&site.storages[usize::from(index)], &around.clock);
     let utc = around.clock.utc().0.saturating_sub_unsigned(around.clock.now().as_nanoseconds());
     let storage = StorageConfig {
         epoch: Utc(utc),
@@ -348,10 +349,12 @@ pub(super) fn builder(site: &Site<'_>, around: &Surroundings, index: u16) -> (Bu
         give_up_after: scenario.time_outs.drain / 2,
         ..StorageConfig::new(node, "/data")
     };
-    let disk = disk_of(&site.storages[usize::from(index)], &around.clock);
-    let storage = Storage::new(disk, storage, site.staging("records"));
-    let drive = BuilderDrive::new(config, peers, Some(Box::new(storage)), site.staging("builder"))
-        .expect("no address is wrong");
+    let records = site.staging("records");
+    let sink: Box<dyn EventSink> = match scenario.event_files {
+        None => Box::new(Storage::new(disk, storage, records)),
+        Some(limits) => Box::new(EventFiles::new(disk, limits.config(scenario, index), records)),
+    };
+    let drive = BuilderDrive::new(config, peers, Some(sink), site.staging("builder")).expect("no address is wrong");
     let drive = match &scenario.filters {
         None => drive,
         Some(filters) => {
