@@ -5,6 +5,7 @@
 //! systems in which sources push.
 
 use super::content::Format;
+use super::filters::REMOTE_STREAM;
 use super::runner::named;
 use super::scenario::{Managers, Scenario};
 use ropewalk_flow::source::Random;
@@ -515,6 +516,16 @@ fn link(draw: &mut Random, scenario: &Scenario) -> (Place, Place) {
     if draw.one_in(2) { (one, other) } else { (other, one) }
 }
 
+/// What happens to the connections between two members.
+fn of_line(draw: &mut Random, kind: FaultKind, one: Place, other: Place) -> Fault {
+    let fault = Fault::between(kind, one, other);
+    match kind {
+        FaultKind::Delay => fault.with_time(draw.time(Duration::from_millis(1), Duration::from_millis(300))),
+        FaultKind::SlowLink => fault.with_number(1 << draw.between(12, 20)),
+        _ => fault,
+    }
+}
+
 fn fault(draw: &mut Random, scenario: &Scenario, kind: FaultKind) -> Fault {
     use FaultKind::*;
     let milliseconds = Duration::from_millis;
@@ -522,12 +533,7 @@ fn fault(draw: &mut Random, scenario: &Scenario, kind: FaultKind) -> Fault {
     match kind {
         Delay | SlowLink | Partition | OneWay | Reset | HalfOpen => {
             let (one, other) = link(draw, scenario);
-            let fault = Fault::between(kind, one, other);
-            match kind {
-                Delay => fault.with_time(draw.time(milliseconds(1), milliseconds(300))),
-                SlowLink => fault.with_number(1 << draw.between(12, 20)),
-                _ => fault,
-            }
+            of_line(draw, kind, one, other)
         }
         Pause => {
             let (source, node) = (Place::Source(source(draw, scenario)), node(draw, scenario));
@@ -589,6 +595,24 @@ pub(super) fn draw_of_filters(scenario: &Scenario, units: u16, span: Duration, d
         let has_times = !matches!(kind, FaultKind::FilterUndecided | FaultKind::FilterDies);
         let fault = Fault::at(kind, place).with_number(if has_times { times } else { 1 });
         scheduled(draw, before, fault, LASTS)
+    });
+    faults.collect()
+}
+
+/// What happens to the connections between builder units and their filter nodes. A stream of its own.
+pub(super) fn draw_of_filter_lines(scenario: &Scenario, units: u16, span: Duration) -> Vec<Scheduled> {
+    use FaultKind::{Delay, HalfOpen, OneWay, Partition, Reset, SlowLink};
+    let mut draw = Random::new(scenario.seed ^ 1, REMOTE_STREAM);
+    let count = draw.below(MOST_OF_FILTERS);
+    let mut before = Duration::ZERO;
+    let faults = (0..count).map(|_| {
+        before = moment(&mut draw, span, before);
+        let kind = draw.of(&[Delay, SlowLink, Partition, OneWay, HalfOpen, Reset, Reset]);
+        let builder = draw.below(scenario.builders.into()) as u16;
+        let (one, other) = (Place::Builder(builder), Place::Filter(builder, draw.below(units.into()) as u16));
+        let (one, other) = if draw.one_in(2) { (one, other) } else { (other, one) };
+        let fault = of_line(&mut draw, kind, one, other);
+        scheduled(&mut draw, before, fault, LASTS)
     });
     faults.collect()
 }

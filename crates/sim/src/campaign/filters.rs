@@ -5,8 +5,9 @@
 //! processes ended, on which they decided, and what each has in work.
 
 use super::content::mixed;
+use super::endpoints::Surroundings;
 use super::fault::{Fault, FaultKind, Place};
-use super::machines::pool;
+use super::machines::{Site, pool, remote_unit};
 use super::runner::{Broken, ensure};
 use super::world::World;
 use ropewalk_engine::{FilterLink, FilterSight, FilterStage, NotBelieved, Offered, RESULT_BYTES, Said, UnitDecision};
@@ -31,6 +32,8 @@ const DYING: Duration = Duration::from_millis(3);
 const ROOM: usize = 15;
 /// Which stream of the seed decides on the number of streams of events.
 const STREAMS_STREAM: u64 = 909;
+/// Which stream of the seed decides whether filter units are on other machines.
+pub(super) const REMOTE_STREAM: u64 = 1111;
 /// With fewer restarts a filter unit may be given up.
 const MANY_RESTARTS: u32 = 1000;
 
@@ -40,8 +43,12 @@ pub struct Filters {
     seed: u64,
     /// Filter units of each builder unit.
     pub(super) units: u16,
+    /// They are on other machines.
+    pub(super) is_remote: bool,
+    /// How many connections each refuses at first, although it could serve them.
+    pub(super) refusals: u64,
     /// How many events each takes at once.
-    credit: u64,
+    pub(super) credit: u64,
     /// How long each takes over an event.
     each: Duration,
     /// How long each takes until it is ready.
@@ -57,21 +64,28 @@ impl Filters {
     pub(super) fn draw(seed: u64, draw: &mut Random) -> Self {
         // A separate random stream: the draws of a seed that follow stay the same.
         let streams = Random::new(seed, STREAMS_STREAM).between(1, 3) as u8;
-        Self {
+        let mut remote = Random::new(seed, REMOTE_STREAM);
+        let is_remote = remote.one_in(3);
+        let filters = Self {
             seed,
             units: draw.between(1, 4) as u16,
+            is_remote,
+            refusals: if is_remote { remote.below(3) } else { 0 },
             credit: draw.of(&[1, 3, 20]),
             each: draw.time(Duration::from_micros(20), Duration::from_millis(20)),
             start: draw.time(Duration::from_millis(1), Duration::from_millis(600)),
             restarts: if draw.one_in(6) { draw.between(1, 4) as u32 } else { MANY_RESTARTS },
             streams,
-        }
+        };
+        // A lost connection counts as the end of a process.
+        Self { restarts: if is_remote { MANY_RESTARTS } else { filters.restarts }, ..filters }
     }
 
     /// One for each builder unit, which takes so long for an event.
     #[cfg(test)]
     pub(super) fn slow(each: Duration) -> Self {
-        Self { seed: 0, units: 1, credit: 4, each, start: Duration::ZERO, restarts: MANY_RESTARTS, streams: 1 }
+        let (start, restarts, is_remote, refusals) = (Duration::ZERO, MANY_RESTARTS, false, 0);
+        Self { seed: 0, units: 1, is_remote, refusals, credit: 4, each, start, restarts, streams: 1 }
     }
 
     /// Whether an event on which a filter decides is written nowhere: the filter rejects it, or no stream selects it.
@@ -102,8 +116,15 @@ impl Filters {
         (0..length).map(move |place| (event + place) as u8)
     }
 
-    /// Those of a life of a builder unit with so many slots.
-    pub(super) fn filter(&self, board: &Board, slots: u32) -> FilterStage {
+    /// Those of a life of a builder unit. Their places on the network are added to `hosts`.
+    pub(super) fn filter(
+        &self,
+        site: &Site<'_>,
+        around: &Surroundings,
+        builder: u16,
+        hosts: &mut Vec<u32>,
+    ) -> FilterStage {
+        let (board, slots) = (&site.boards[usize::from(builder)], site.scenario.rooms.slots.max(1));
         let supervision = SupervisorConfig {
             timeout: TIMEOUT,
             start_timeout: Duration::from_secs(2),
@@ -114,8 +135,16 @@ impl Filters {
         let farm = FarmConfig { units: self.units, slots, supervision };
         // The processes of the life before are gone with it.
         board.notes().has.clear();
-        let unit = |index| Box::new(FilterUnit::new(self, board, index)) as Box<dyn FilterLink>;
-        FilterStage::units(farm, (0..self.units).map(unit).collect(), self.streams(), results)
+        let mut unit = |index| -> Box<dyn FilterLink> {
+            if !self.is_remote {
+                return Box::new(FilterUnit::new(self, board, index));
+            }
+            let (link, host) = remote_unit(site, around, builder, index);
+            hosts.push(host);
+            link
+        };
+        let links = (0..self.units).map(&mut unit).collect();
+        FilterStage::units(farm, links, self.streams(), results)
     }
 
     /// The streams for accepted events, and the error stream for events that no filter unit could decide.
@@ -155,6 +184,9 @@ struct Notes {
     has: BTreeMap<u16, Vec<(u32, EventKey)>>,
     /// A filter unit had two processes at once.
     had_two: bool,
+    /// Connections to filter nodes that were lost while a process was behind them: each may be held against the event
+    /// that the builder unit awaited then.
+    lost_connections: u64,
 }
 
 /// What the filter units of a builder unit share with the world, in all lives of the builder unit. Clones are the same one.
@@ -164,6 +196,23 @@ pub(super) struct Board(Arc<Mutex<Notes>>);
 impl Board {
     fn notes(&self) -> MutexGuard<'_, Notes> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection to a filter node is lost.
+    pub(super) fn lose_connection(&self) {
+        self.notes().lost_connections += 1;
+    }
+
+    /// Lost connections to filter nodes with a process behind them.
+    #[cfg(test)]
+    pub(super) fn lost_connections(&self) -> u64 {
+        self.notes().lost_connections
+    }
+
+    /// Events on which processes decided.
+    #[cfg(test)]
+    pub(super) fn decided(&self) -> usize {
+        self.notes().decided.len()
     }
 
     /// Something is to go wrong with a filter unit.
@@ -207,12 +256,12 @@ struct Process {
 
 /// An event that a process has.
 #[derive(Copy, Clone)]
-struct Given {
-    slot: u32,
-    key: EventKey,
-    attempt: Attempt,
+pub(super) struct Given {
+    pub(super) slot: u32,
+    pub(super) key: EventKey,
+    pub(super) attempt: Attempt,
     /// A sum of the bytes of its fragments.
-    sum: u64,
+    pub(super) sum: u64,
 }
 
 /// What a process says of an event.
@@ -223,7 +272,8 @@ enum Word {
     Lie,
 }
 
-struct FilterUnit {
+/// A filter unit: the process of a builder unit, or of a filter node.
+pub(super) struct FilterUnit {
     filters: Filters,
     board: Board,
     index: u16,
@@ -235,15 +285,27 @@ struct FilterUnit {
 }
 
 impl FilterUnit {
-    fn new(filters: &Filters, board: &Board, index: u16) -> Self {
+    pub(super) fn new(filters: &Filters, board: &Board, index: u16) -> Self {
         let (now, process, has, said) = (Instant::ZERO, None, VecDeque::new(), VecDeque::new());
         Self { filters: filters.clone(), board: board.clone(), index, now, process, has, said }
     }
 
-    /// What its process has is what the builder unit must keep.
+    /// What its process has is what the builder unit must keep, unless it is on another machine.
     fn show(&self) {
+        if self.filters.is_remote {
+            return;
+        }
         let has = self.has.iter().map(|given| (given.slot, given.key)).collect();
         self.board.notes().has.insert(self.index, has);
+    }
+
+    /// Takes an event.
+    pub(super) fn give(&mut self, now: Instant, given: Given) {
+        if let (true, Some(process)) = (self.has.is_empty(), &mut self.process) {
+            process.due = now.after(self.filters.each);
+        }
+        self.has.push_back(given);
+        self.show();
     }
 
     /// Its process ends over the event that it has first, or over this one, to which it gave a wrong answer.
@@ -337,13 +399,9 @@ impl FilterLink for FilterUnit {
         if self.has.len() >= ROOM {
             return Offered::Full;
         }
-        if let (true, Some(process)) = (self.has.is_empty(), &mut self.process) {
-            process.due = self.now.after(self.filters.each);
-        }
         let pieces = event.fragments().map(|fragment| (fragment.meta.source, fragment.payload.pieces()));
         let sum = pieces.fold(0, |sum, (source, pieces)| sum_of(sum, source, pieces.flatten().copied()));
-        self.has.push_back(Given { slot, key: event.key, attempt: event.attempt, sum });
-        self.show();
+        self.give(self.now, Given { slot, key: event.key, attempt: event.attempt, sum });
         Offered::Taken
     }
 
@@ -376,7 +434,7 @@ impl FilterLink for FilterUnit {
 }
 
 /// A sum that differs where sources, lengths or bytes differ.
-fn sum_of(sum: u64, source: SourceId, bytes: impl Iterator<Item = u8>) -> u64 {
+pub(super) fn sum_of(sum: u64, source: SourceId, bytes: impl Iterator<Item = u8>) -> u64 {
     let add = |sum: u64, byte| (sum.rotate_left(9) ^ u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bytes.fold(mixed(sum, u64::from(source.0), 1), add)
 }
@@ -390,6 +448,7 @@ impl World {
         if is_up {
             self.boards[usize::from(builder)].order(unit, fault);
             node.wake();
+            self.filter_nodes.iter_mut().for_each(|node| node.wake());
         }
         is_up
     }
@@ -407,7 +466,7 @@ impl World {
         };
         let notes = self.boards[usize::from(writer)].notes();
         if said.verdict == Verdict::Quarantined {
-            let blamed = notes.blamed.get(&key).copied().unwrap_or_default();
+            let blamed = notes.blamed.get(&key).copied().unwrap_or_default() + notes.lost_connections;
             let is_failed = filters.restarts < MANY_RESTARTS || blamed >= 2 || notes.undecided.contains(&key);
             return ensure!(Content, is_aside && own.is_empty() && is_failed;
                 "event {key} was set aside ({is_aside}, {own:?}), and {blamed} processes ended over it");

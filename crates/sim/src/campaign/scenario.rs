@@ -268,6 +268,9 @@ impl Scenario {
             let filters = Filters::draw(self.seed, &mut draw);
             let span = self.pace * self.events as u32;
             self.faults.extend(fault::draw_of_filters(self, filters.units, span, &mut draw));
+            if filters.is_remote {
+                self.faults.extend(fault::draw_of_filter_lines(self, filters.units, span));
+            }
             self.faults.sort_by_key(|scheduled| scheduled.at);
             self.filters = Some(filters);
         }
@@ -476,6 +479,12 @@ impl Scenario {
     /// Whether a member is an e-link of a card.
     pub(super) fn is_on_card(&self, place: Place) -> bool {
         matches!(place, Place::Source(source) if self.card_of(source.into()).is_some())
+    }
+
+    /// The filter nodes of all builder units, if filter units are on other machines.
+    pub(super) fn filter_nodes(&self) -> impl Iterator<Item = Place> + use<> {
+        let units = self.filters.as_ref().filter(|filters| filters.is_remote).map_or(0, |filters| filters.units);
+        (0..self.builders).flat_map(move |builder| (0..units).map(move |unit| Place::Filter(builder, unit)))
     }
 
     /// What the sources make.

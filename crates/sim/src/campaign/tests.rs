@@ -3,7 +3,7 @@
 use super::cluster::{Cluster, Seeded};
 use super::content::Format;
 use super::fault::{Fault, FaultKind, Place, Scheduled};
-use super::filters::Filters;
+use super::filters::{Board, Filters};
 use super::machines::pool;
 use super::recorder::Recorder;
 use super::scenario::{End, Rooms, Scenario};
@@ -287,4 +287,19 @@ fn event_files_are_drawn_and_hold_every_event() {
         paths.filter(|path| path.to_string_lossy().ends_with(end)).count()
     };
     assert_eq!(documents("EoR.jsn") + documents("EoR_BU.jsn"), world.storages.len());
+}
+
+#[test]
+fn filter_nodes_are_drawn_and_decide_on_events() {
+    let is_remote = |scenario: &Scenario| scenario.filters.as_ref().is_some_and(|filters| filters.is_remote);
+    let drawn: Vec<Scenario> = (0..400).map(Scenario::draw).filter(is_remote).collect();
+    assert!((15..80).contains(&drawn.len()), "{} of 400 seeds have filter nodes", drawn.len());
+    let mut lost = 0;
+    for scenario in drawn.into_iter().take(15) {
+        let mut world = world(scenario);
+        world.run_to_end();
+        assert!(world.boards.iter().any(|board| board.decided() > 0), "seed {}", world.scenario.seed);
+        lost += world.boards.iter().map(Board::lost_connections).sum::<u64>();
+    }
+    assert!(lost > 0, "no connection to a node was lost");
 }

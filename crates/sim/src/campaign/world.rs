@@ -4,8 +4,8 @@ use super::cluster::{Active, Cluster, Core, Seeded, seeded};
 use super::fault::{ELSEWHERE, Fault, FaultKind, POWER, Place, RESET, Scheduled};
 use super::filters::Board;
 use super::machines::{
-    BuilderMachine, Card, FrontEnd, Journal, ManagerMachine, ReadoutMachine, Site, Stranger, Subscriber, builder,
-    readout,
+    BuilderMachine, Card, FilterNode, FrontEnd, Journal, ManagerMachine, ReadoutMachine, Site, Stranger, Subscriber,
+    builder, readout,
 };
 use super::node::{Machine, Member, Node, NodeClock};
 use super::recorder::{Recorder, Shared};
@@ -45,6 +45,8 @@ pub struct World {
     pub(super) readouts: Vec<Node<ReadoutMachine>>,
     pub(super) managers: Vec<Node<ManagerMachine>>,
     pub(super) builders: Vec<Node<BuilderMachine>>,
+    /// Those of the first builder unit, then those of the second one, and so on.
+    pub(super) filter_nodes: Vec<Node<FilterNode>>,
     pub(super) strangers: Vec<Node<Stranger>>,
     /// What really went wrong, for the judge of losses.
     pub(super) happened: Vec<Disturbance>,
@@ -88,6 +90,7 @@ impl World {
             readouts: nodes(readouts, &scenario, clock, recorder),
             managers: nodes(scenario.manager_places(), &scenario, clock, recorder),
             builders: nodes(builders, &scenario, clock, recorder),
+            filter_nodes: nodes(scenario.filter_nodes(), &scenario, clock, recorder),
             strangers: Vec::new(),
             happened: Vec::new(),
             safe: Safe::default(),
@@ -109,7 +112,8 @@ impl World {
         let sources =
             (0..self.front_ends.len() as u16).filter(|&source| self.scenario.card_of(source.into()).is_none());
         let subscribers = (0..self.subscribers.len() as u16).map(Place::Subscriber);
-        let places: Vec<Place> = places.chain(sources.map(Place::Source)).chain(subscribers).collect();
+        let places = places.chain(sources.map(Place::Source)).chain(subscribers);
+        let places: Vec<Place> = self.scenario.filter_nodes().chain(places).collect();
         for (node, setting) in self.cards.iter_mut().zip(&self.scenario.cards) {
             node.start((Card::new(&self.scenario, setting), Vec::new()));
         }
@@ -148,9 +152,21 @@ impl World {
                 let begun = Subscriber::new(&self.site(), &node.around, card, setting, journal, ring);
                 self.subscribers[usize::from(index)].start(begun);
             }
+            Place::Filter(builder, unit) => {
+                let index = self.filter_node(builder, unit);
+                let filters = self.scenario.filters.as_ref().expect("a scenario with filter nodes has filters");
+                let begun = FilterNode::new(&self.site(), &self.filter_nodes[index].around, filters, (builder, unit));
+                self.filter_nodes[index].start(begun);
+            }
             // Cards are there from the beginning, and no processes.
             _ => {}
         }
+    }
+
+    /// The index of a builder unit's filter node.
+    fn filter_node(&self, builder: u16, unit: u16) -> usize {
+        let units = self.scenario.filters.as_ref().map_or(0, |filters| filters.units);
+        usize::from(builder * units + unit)
     }
 
     /// A stranger begins to bother a readout unit.
@@ -171,6 +187,7 @@ impl World {
         all.extend(self.readouts.iter_mut().map(|node| node as &mut dyn Member));
         all.extend(self.managers.iter_mut().map(|node| node as &mut dyn Member));
         all.extend(self.builders.iter_mut().map(|node| node as &mut dyn Member));
+        all.extend(self.filter_nodes.iter_mut().map(|node| node as &mut dyn Member));
         all.extend(self.strangers.iter_mut().map(|node| node as &mut dyn Member));
         all.extend(self.subscribers.iter_mut().map(|node| node as &mut dyn Member));
         all
@@ -187,6 +204,10 @@ impl World {
                 None => &mut self.front_ends[usize::from(index)],
             },
             Place::Subscriber(index) => &mut self.subscribers[usize::from(index)],
+            Place::Filter(builder, unit) => {
+                let index = self.filter_node(builder, unit);
+                &mut self.filter_nodes[index]
+            }
             _ => {
                 let card = self.scenario.cards.iter().position(|card| place == Place::Card(card.readout));
                 &mut self.cards[card.expect("only cards that are there are asked for")]

@@ -1,11 +1,13 @@
 //! How each machine is wired into a run, and what must hold of it: event managers, readout and builder units here; front ends,
-//! cards and subscribers in a file each.
+//! cards, subscribers and filter nodes in a file each.
 
 mod card;
+mod filter_node;
 mod front_end;
 mod subscriber;
 
 pub(super) use card::{Card, Said};
+pub(super) use filter_node::{FilterNode, remote_unit};
 pub(super) use front_end::{FrontEnd, How, Made, Record, Stranger};
 pub(super) use subscriber::{Got, Journal, Subscriber, Visit};
 
@@ -319,7 +321,7 @@ pub(super) fn builder(site: &Site<'_>, around: &Surroundings, index: u16) -> (Bu
     let scenario = site.scenario;
     let node = NodeId::builder(index);
     let peers = site.endpoints("builder receives", 16 << 10, scenario.rooms.peer_blocks, around);
-    let hosts = vec![peers.host()];
+    let mut hosts = vec![peers.host()];
     let identity = identity(node, around);
     let config = BuilderDriveConfig {
         builder: machine_config(scenario, index),
@@ -358,7 +360,7 @@ pub(super) fn builder(site: &Site<'_>, around: &Surroundings, index: u16) -> (Bu
     let drive = match &scenario.filters {
         None => drive,
         Some(filters) => {
-            let filter = filters.filter(&site.boards[usize::from(index)], scenario.rooms.slots.max(1));
+            let filter = filters.filter(site, around, index, &mut hosts);
             drive.with_filter(filter, scenario.time_outs.drain / 2)
         }
     };
