@@ -1,6 +1,6 @@
-//! Vectors of two or four words with carry-less multiplication, for the kernels on x86-64.
+//! Vectors of two, four or eight words with carry-less multiplication, for the kernels on x86-64.
 //!
-//! Modules [`narrow`] and [`wide`] offer the same functions for both sizes. Addition over GF(2) is exclusive or.
+//! Modules [`narrow`], [`wide`] and [`widest`] offer the same functions for each size. Addition over GF(2) is exclusive or.
 
 #![allow(unsafe_code)]
 
@@ -15,6 +15,12 @@ pub(crate) fn has_narrow() -> bool {
 /// Whether the processor has what [`wide`] uses.
 pub(crate) fn has_wide() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("vpclmulqdq") && has_narrow()
+}
+
+/// Whether the processor has what [`widest`] uses. Those that have it run it at their full clock rate, unlike the first
+/// ones with AVX-512, which lack the multiplication.
+pub(crate) fn has_widest() -> bool {
+    is_x86_feature_detected!("avx512f") && has_wide()
 }
 
 /// The product of two words.
@@ -131,6 +137,18 @@ vectors! {
     wide, "avx2,vpclmulqdq,pclmulqdq", __m256i of 4 words, add: _mm256_xor_si256, zero: _mm256_setzero_si256,
     load: _mm256_loadu_si256, store: _mm256_storeu_si256, multiply: _mm256_clmulepi64_epi128,
     widen: _mm256_zextsi128_si256, sum: add_halves
+}
+
+vectors! {
+    widest, "avx512f,avx2,vpclmulqdq,pclmulqdq", __m512i of 8 words, add: _mm512_xor_si512, zero: _mm512_setzero_si512,
+    load: _mm512_loadu_si512, store: _mm512_storeu_si512, multiply: _mm512_clmulepi64_epi128,
+    widen: _mm512_zextsi128_si512, sum: add_quarters
+}
+
+#[target_feature(enable = "avx512f,avx2")]
+#[inline]
+fn add_quarters(vector: __m512i) -> __m128i {
+    add_halves(_mm256_xor_si256(_mm512_castsi512_si256(vector), _mm512_extracti64x4_epi64::<1>(vector)))
 }
 
 #[target_feature(enable = "avx2")]

@@ -138,7 +138,7 @@ pub fn crc16_of_change(change: u64) -> u16 {
 const POLYNOMIAL: u16 = 0x8005;
 
 /// How many words the key table covers.
-const KEYS: usize = 128;
+const KEYS: usize = 256;
 
 /// The remainder times x.
 const fn times_x(remainder: u16) -> u16 {

@@ -12,15 +12,17 @@
 #![allow(unsafe_code)]
 
 use super::{Crc16Kernel, KEYS, POLYNOMIAL, keys, quotient_of_x80, update_by_table};
-use crate::x86::{halves, has_narrow, has_wide, product};
+use crate::x86::{halves, has_narrow, has_wide, has_widest, product};
 use core::arch::x86_64::{__m128i, _mm_xor_si128};
 
 static KEY_TABLE: [u64; KEYS] = keys();
 
 /// The kernels of this file that the processor can run, the fastest first.
-pub(super) fn kernels() -> [Option<Crc16Kernel>; 2] {
+pub(super) fn kernels() -> [Option<Crc16Kernel>; 3] {
     [
         // SAFETY: handed out only where its features were detected.
+        has_widest().then_some(Crc16Kernel { name: "avx512 vpclmulqdq", run: |r, w| unsafe { widest::update(r, w) } }),
+        // SAFETY: as above.
         has_wide().then_some(Crc16Kernel { name: "avx2 vpclmulqdq", run: |r, w| unsafe { wide::update(r, w) } }),
         // SAFETY: as above.
         has_narrow().then_some(Crc16Kernel { name: "pclmulqdq", run: |r, w| unsafe { narrow::update(r, w) } }),
@@ -29,7 +31,10 @@ pub(super) fn kernels() -> [Option<Crc16Kernel>; 2] {
 
 /// The remainder after `words`, by the fastest kernel.
 pub(super) fn update(remainder: u16, words: &[[u8; 8]]) -> u16 {
-    if has_wide() {
+    if has_widest() {
+        // SAFETY: its features were detected in the line above.
+        unsafe { widest::update(remainder, words) }
+    } else if has_wide() {
         // SAFETY: its features were detected in the line above.
         unsafe { wide::update(remainder, words) }
     } else if has_narrow() {
@@ -60,7 +65,7 @@ macro_rules! sixteen_times {
     ($step:ident $arguments:tt $($index:literal)+) => { $( $step::<$index> $arguments; )+ };
 }
 
-/// One kernel, written once for both sizes of vectors.
+/// One kernel, written once for all sizes of vectors.
 macro_rules! kernel {
     ($size:ident, $features:literal) => {
         mod $size {
@@ -130,3 +135,4 @@ macro_rules! kernel {
 
 kernel!(narrow, "pclmulqdq");
 kernel!(wide, "avx2,vpclmulqdq,pclmulqdq");
+kernel!(widest, "avx512f,avx2,vpclmulqdq,pclmulqdq");

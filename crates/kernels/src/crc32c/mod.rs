@@ -51,7 +51,7 @@ pub fn crc32c(crc: u32, bytes: &[u8]) -> u32 {
 const POLYNOMIAL: u32 = 0x82F6_3B78;
 
 /// How many words the key table covers.
-const KEYS: usize = 80;
+const KEYS: usize = 176;
 
 /// The remainder times x.
 const fn times_x(remainder: u32) -> u32 {

@@ -12,20 +12,22 @@
 #![allow(unsafe_code)]
 
 use super::{Crc32cKernel, KEYS, keys, update_by_table};
-use crate::x86::{halves, has_narrow, has_wide, product};
+use crate::x86::{halves, has_narrow, has_wide, has_widest, product};
 use core::arch::x86_64::{__m128i, _mm_crc32_u64, _mm_xor_si128};
 use std::arch::is_x86_feature_detected;
 
 static KEY_TABLE: [u64; KEYS] = keys();
 
 /// The kernels of this file that the processor can run, the fastest first.
-pub(super) fn kernels() -> [Option<Crc32cKernel>; 2] {
+pub(super) fn kernels() -> [Option<Crc32cKernel>; 3] {
     fn kernel(is_there: bool, name: &'static str, run: fn(u32, &[u8]) -> u32) -> Option<Crc32cKernel> {
         is_there.then_some(Crc32cKernel { name, run })
     }
     let has_crc = is_x86_feature_detected!("sse4.2");
     [
         // SAFETY: handed out only where its features were detected.
+        kernel(has_widest() && has_crc, "avx512 vpclmulqdq sse4.2", |r, b| unsafe { widest::update(r, b) }),
+        // SAFETY: as above.
         kernel(has_wide() && has_crc, "avx2 vpclmulqdq sse4.2", |r, b| unsafe { wide::update(r, b) }),
         // SAFETY: as above.
         kernel(has_narrow() && has_crc, "pclmulqdq sse4.2", |r, b| unsafe { narrow::update(r, b) }),
@@ -36,6 +38,9 @@ pub(super) fn kernels() -> [Option<Crc32cKernel>; 2] {
 pub(super) fn update(remainder: u32, bytes: &[u8]) -> u32 {
     if !is_x86_feature_detected!("sse4.2") {
         update_by_table(remainder, bytes)
+    } else if has_widest() {
+        // SAFETY: its features were detected in the lines above.
+        unsafe { widest::update(remainder, bytes) }
     } else if has_wide() {
         // SAFETY: its features were detected in the lines above.
         unsafe { wide::update(remainder, bytes) }
@@ -62,7 +67,7 @@ fn reduce(sum: __m128i) -> u32 {
     _mm_crc32_u64(_mm_crc32_u64(0, first), second) as u32
 }
 
-/// One kernel, written once for both sizes of vectors.
+/// One kernel, written once for all sizes of vectors.
 macro_rules! kernel {
     ($size:ident, $features:literal, steps: $steps:literal of $vectors:literal vectors and $words:literal words) => {
         mod $size {
@@ -127,3 +132,4 @@ macro_rules! kernel {
 
 kernel!(narrow, "pclmulqdq,sse4.2", steps: 8 of 2 vectors and 2 words);
 kernel!(wide, "avx2,vpclmulqdq,pclmulqdq,sse4.2", steps: 8 of 1 vectors and 2 words);
+kernel!(widest, "avx512f,avx2,vpclmulqdq,pclmulqdq,sse4.2", steps: 8 of 2 vectors and 2 words);
