@@ -27,18 +27,21 @@ function noteCell(notes) {
 
 const begun = (run) => (run.started_ns === null ? "–" : new Date(run.started_ns / 1e6).toLocaleString("en-GB"));
 
+const statusOf = (run) => (run.has_account ? "ended" : run.run === presentRun ? "current" : "no account");
+
 // A count of an account; the class applies where it is not 0.
 const countCell = (count, kind = "") => element("td", { class: count ? `count ${kind}` : "count" }, count === null ? "–" : grouped(count));
 
 function showList(runs) {
   // An unchanged list is not rebuilt, so that the pointer and the focus stay.
-  if (JSON.stringify(runs) === shown) return;
-  shown = JSON.stringify(runs);
+  const now = JSON.stringify([presentRun, runs]);
+  if (now === shown) return;
+  shown = now;
   const lines = runs.map((run) => {
     const button = element("button", { "aria-label": `Account of run ${run.run}` }, String(run.run));
     button.disabled = !run.has_account;
     button.addEventListener("click", () => showAccount(run.run).catch(() => {}));
-    const cells = [button, run.has_account ? "ended" : "no account", begun(run)].map((what) => element("td", {}, what));
+    const cells = [button, statusOf(run), begun(run)].map((what) => element("td", {}, what));
     const counts = [countCell(run.written), countCell(run.incomplete, "bad"), countCell(run.lost, "bad")];
     return element("tr", { title: run.directory }, ...cells, ...counts, noteCell(run.notes));
   });

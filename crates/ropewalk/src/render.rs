@@ -198,7 +198,8 @@ pub(crate) fn columns(header: &[&str], right: &[usize]) -> Table {
 pub(crate) fn table_of_two_columns() -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
-    if table.width().is_none() {
+    // Some terminals report a width of 0: it is not known.
+    if table.width().is_none_or(|width| width == 0) {
         table.set_width(WIDEST_LEDGER);
     }
     table

@@ -15,7 +15,11 @@ pub fn advice(configuration: &Configuration, summary: &RunSummary) -> Vec<String
         return vec!["the run did not begin: start all nodes of the configuration".to_owned()];
     }
     let is_out = |state: &&SynchronySummary| matches!(state.verdict, SynchronyVerdict::Offset | SynchronyVerdict::Lost);
-    let never_in_step = summary.synchrony.iter().filter(is_out).any(|state| state.since == "1");
+    // The verdict on a source may begin with the second event: in the first one its place was not known yet.
+    let is_from_start = |state: &SynchronySummary| state.since.parse::<u64>().is_ok_and(|event| event <= 2);
+    let left_over = |numbering: &NumberingSummary| numbering.kind == NumberingKind::LeftOver.name();
+    let never_in_step = summary.synchrony.iter().filter(is_out).any(is_from_start)
+        || summary.numbering.values().flatten().any(left_over);
     let what = if never_in_step { NEVER_IN_STEP } else { SLIPPED };
     let mut lines: Vec<_> = summary.out_of_step().into_iter().map(|sentence| format!("{sentence}: {what}")).collect();
     let exchanged = exchanged(summary);

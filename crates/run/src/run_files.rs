@@ -163,8 +163,8 @@ const STATISTICS: usize = 64 << 10;
 const AVERAGED: Duration = Duration::from_secs(60);
 /// Time for which the rate is measured before it is reported.
 const FIRST: Duration = Duration::from_secs(10);
-/// The longest forecast: a hundred years. A longer one is not useful.
-const LONGEST_SECONDS: f64 = 3.2e9;
+/// The longest forecast: a year. A longer one is not useful.
+const LONGEST_SECONDS: f64 = 3.2e7;
 
 /// Remaining space of a run's disks.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]

@@ -349,7 +349,11 @@ fn a_source_whose_first_number_does_not_fit_limits_the_run_and_nothing_behind_it
     };
     let finding = found(&outside(10), &outside(20));
     assert_eq!((finding.limit, finding.subject.as_str()), (Limit::WrongFirstNumber, "source 1"));
-    assert_eq!(finding.sentence, "source 1 sends numbers from 5000, source 2 from 0: reset both");
+    assert_eq!(
+        finding.sentence,
+        "source 1 sends numbers from 5000 instead of 0, source 2 began with the run: reset source 1, or all \
+                    boards together"
+    );
 }
 
 #[test]

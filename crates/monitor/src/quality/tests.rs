@@ -278,7 +278,8 @@ fn a_source_that_counts_already_is_named_after_two_looks_and_a_left_over_is_not(
     let outside = |second: u64| look(second, |look| begins_at(look, 826, 4521, 8 * second));
     let quality = after([outside(1), outside(2)]);
     let problem = only(&quality);
-    let sentence = "source 1 sends numbers from 4521, source 2 from 826: reset both";
+    let sentence = "source 1 sends numbers from 4521 instead of 826, source 2 began with the run: reset source 1, or all \
+                    boards together";
     assert_eq!((problem.kind, problem.count, &*problem.sentence), (ProblemKind::WrongFirstNumber, 16, sentence));
     assert_eq!((quality.state, quality.is_current), (QualityState::Incomplete, true));
     let joined = look(2, |look| {

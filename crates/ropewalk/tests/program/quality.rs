@@ -289,7 +289,8 @@ fn boards_that_begin_apart_are_named_together() {
         shift.front_ends[1].send([event]);
         std::thread::sleep(Duration::from_millis(10));
     }
-    let words = "calo (source 841) sends numbers from 5000, straw (source 843) from 0: reset both";
+    let words = "calo (source 841) sends numbers from 5000 instead of 0, straw (source 843) began with the run: reset calo \
+                 (source 841), or all boards together";
     assert_eq!(shift.alarm("wrong_first_number"), words);
     let ended = shift.end();
     expect_told(&ended, words);

@@ -497,7 +497,6 @@ fn draft_text(group: &Group, input: &str, naming: &Naming, sources: &mut u32) ->
         } else {
             line(&mut text, format_args!("listen = \"{scheme}://{any}:{port}\""));
         }
-        group.doubts.iter().for_each(|doubt| line(&mut text, format_args!("# Not certain: {doubt}")));
         frame(&mut text, &layout);
         if let Some(pattern) = &layout.matches {
             line(&mut text, format_args!("match = {}", pattern_text(pattern)));
@@ -505,6 +504,7 @@ fn draft_text(group: &Group, input: &str, naming: &Naming, sources: &mut u32) ->
         if let Some(board) = board {
             demux(&mut text, *board, stand_ins.of(*board));
         }
+        group.doubts.iter().for_each(|doubt| line(&mut text, format_args!("# Not certain: {doubt}")));
         fields(&mut text, &layout);
     }
     Some(text)
