@@ -131,7 +131,7 @@ pub fn live(lines: Option<String>) {
     }
 }
 
-/// Waits for what is printed, for a bounded time; the exit status, which says whether results were lost.
+/// Waits for the output, for a bounded time. Returns the exit status, which tells whether results were lost.
 pub fn finish(status: u8) -> u8 {
     let fault = match PRINTER.get() {
         Some(printer) => printer.end_results(RESULTS_WAIT).err(),

@@ -1,8 +1,8 @@
 //! Kernels for x86-64, which has an instruction for the CRC of a word.
 //!
-//! The instruction takes three cycles but can begin one each cycle, so three streams run side by side; and since it
-//! leaves the vector units idle, the words before the streams are summed up there with weights, as for the CRC-16.
-//! A stream's remainder belongs to the word behind the stream, whose key carries it to the block's end:
+//! The instruction takes three cycles but can begin one each cycle, so three streams run side by side. It leaves the
+//! vector units idle: they sum the words before the streams with weights, as for the CRC-16. A stream's remainder
+//! belongs to the word after the stream, whose key carries it to the block's end:
 //!
 //! ```text
 //! block | words summed with their keys | stream 0 | stream 1 | stream 2 |
@@ -18,7 +18,7 @@ use std::arch::is_x86_feature_detected;
 
 static KEY_TABLE: [u64; KEYS] = keys();
 
-/// The kernels of this file that the processor can run, the fastest first.
+/// The kernels of this file that the processor supports, the fastest first.
 pub(super) fn kernels() -> [Option<Crc32cKernel>; 2] {
     fn kernel(is_there: bool, name: &'static str, run: fn(u32, &[u8]) -> u32) -> Option<Crc32cKernel> {
         is_there.then_some(Crc32cKernel { name, run })
@@ -62,7 +62,7 @@ fn reduce(sum: __m128i) -> u32 {
     _mm_crc32_u64(_mm_crc32_u64(0, first), second) as u32
 }
 
-/// One kernel, written once for both sizes of vectors.
+/// One kernel, written once for both vector sizes.
 macro_rules! kernel {
     ($size:ident, $features:literal, steps: $steps:literal of $vectors:literal vectors and $words:literal words) => {
         mod $size {
@@ -73,7 +73,7 @@ macro_rules! kernel {
             const SUMMED: usize = STEPS * $vectors * WORDS;
             const STREAM: usize = STEPS * $words;
             const BLOCK: usize = SUMMED + 3 * STREAM;
-            /// Where a block's keys begin; a block has no more words than there are keys.
+            /// Where a block's keys begin; a block has at most as many words as there are keys.
             const BLOCK_KEYS: usize = KEYS - BLOCK;
             /// Below this many words the instruction alone is faster.
             const FEW_WORDS: usize = 12;
@@ -104,7 +104,7 @@ macro_rules! kernel {
                 let streamed = &block[SUMMED..];
                 let mut sums = [zero(); 4];
                 let (mut first, mut second, mut third) = (0, 0, 0);
-                // Both in one loop: the processor does not look far enough ahead to find them work side by side.
+                // Both in one loop: the processor does not look far enough ahead to overlap two loops.
                 for step in 0..STEPS {
                     for index in 0..$vectors {
                         let vector = $vectors * step + index;
