@@ -1,5 +1,4 @@
-//! Exit statuses and errors, as promised in `docs/cli.md`. The statuses of runs and files follow from the result:
-//! `terms::status`.
+//! Exit statuses and errors, as promised in `docs/cli.md`. `terms::status` has those of runs and files.
 
 use crate::grouped;
 use ropewalk_config::ConfigurationError;

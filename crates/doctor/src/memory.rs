@@ -43,10 +43,10 @@ fn best_of(bytes: usize, passes: u32, mut pass: impl FnMut()) -> f64 {
 /// The offset of a message in its page: the middle, so that the place of a buffer does not decide a comparison.
 ///
 /// Many processors copy strings of bytes (`rep movsb`, which the kernel uses for sockets) some twenty times more slowly
-/// if the destination is 1 to 31 bytes after the source, modulo 4 KiB: 3 instead of 60 GB/s on an AMD EPYC of family
-/// 25. The kernel puts the data of a connection into consecutive pages, begins with a whole page, and now and then
-/// skips up to 31 bytes. So a message that begins at a page boundary is sent at full speed, then at a fraction of it
-/// for some 100 MB, and then at full speed again. Half a page away, a run is over before the two offsets meet.
+/// if the destination is 1 to 31 bytes after the source, modulo 4 KiB: 3 instead of 60 GB/s on an AMD EPYC, family 25.
+/// The kernel puts the data of a connection into consecutive pages, begins with a whole page, and now and then skips up
+/// to 31 bytes. So a message that begins at a page boundary is sent at full speed, then at a fraction of it for some
+/// 100 MB, and then at full speed again. Half a page away, a run is over before the two offsets meet.
 pub const MID_PAGE: usize = PAGE / 2;
 /// Processors compare addresses modulo this: their smallest page.
 const PAGE: usize = 4096;

@@ -1,5 +1,4 @@
-//! The laboratory: figures of this machine, simulated systems, fault campaigns. `ropewalk bench` and `ropewalk
-//! simulate` start it.
+//! The laboratory: figures, simulated systems, fault campaigns. `ropewalk bench` and `ropewalk simulate` start it.
 
 #[macro_use(say, tell)]
 extern crate ropewalk_console;

@@ -1,10 +1,10 @@
 //! `bench gateway`: the input rate of a gateway (paper 1).
 //!
 //! ```text
-//!  source, CPU 0                      gateway, CPU 1                                farm, CPU 0
-//!  packets of 126 sources ─────────► received, built to sets, cut to events ─────► discarded once built
-//!    as fast as the gateway            (setup.rs: how)                      ├────► dropped at the card, decided at once
-//!    has room: nothing is lost                                              └────► nodes, which decide
+//!  source, CPU 0                      gateway, CPU 1                               farm, CPU 0
+//!  packets of 126 sources ─────────► received, built to sets, cut to events ────► discarded once built
+//!    as fast as the gateway            (setup.rs: how)                     ├────► dropped at the card, decided at once
+//!    has room: nothing is lost                                             └────► nodes, which decide
 //!
 //!  table=limits  receiving and building, forwarding with decisions: beside bare loops
 //!  table=1 to 4  one thing changed at a time: architecture, memory, gathering, sending        tables.rs

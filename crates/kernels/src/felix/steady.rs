@@ -2,9 +2,9 @@
 //! are checked at once.
 //!
 //! ```text
-//!  read      |header| ... t |....... t |....... t |....... t |....... T |... t |      T says 64 bytes: so will the four
-//!                           ^ guess 4  ^ guess 3  ^ guess 2  ^ guess 1              before it, and where they stand is
-//!                                                                                   known without reading them
+//!  read      |header| ... t |....... t |....... t |....... t |....... T |... t |     T says 64 bytes: so will the four
+//!                           ^ guess 4  ^ guess 3  ^ guess 2  ^ guess 1             before it, and where they stand is
+//!                                                                                  known without reading them
 //! ```
 //! A right guess costs no wait; after a wrong one the walk continues trailer by trailer. Trailers that cannot be
 //! guessed (no data, faults) are left to the scalar walk.
