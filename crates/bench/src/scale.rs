@@ -2,7 +2,7 @@
 //! a common point, on the machines of `bench machines`.
 //!
 //! ```text
-//! cost of a fragment = a * x^exponent fitted to each round: a straight line through the logarithms
+//!  cost of a fragment = a * x^exponent      fitted to each round: a straight line through the logarithms
 //! ```
 //! With an exponent of 1, a system of twice the size is four times as slow. A run fails if the cost of a fragment
 //! grows.
