@@ -24,8 +24,7 @@ const SLICES: usize = 1024;
 /// of fragments that the gateway has received.
 ///
 /// # Errors
-/// The error of the operating system, or `InvalidData` if a stream differs from what was sent or is not passed on
-/// completely.
+/// The error of the operating system, or `InvalidData` if a stream is changed or not passed on completely.
 pub fn tcp_chain(config: WalkConfig, sinks: usize) -> io::Result<PairFigures> {
     let (front, back) = (listen()?, listen()?);
     let address = |listener: &OwnedFd| -> io::Result<SocketAddr> {

@@ -3,8 +3,7 @@
 
 use std::io;
 
-/// Gives the calling thread a real-time priority (`SCHED_FIFO`, 1 to 99), so that it runs before all threads without
-/// one; or the usual one.
+/// Gives the calling thread a real-time priority (`SCHED_FIFO`, 1 to 99), ahead of all threads without one, or none.
 ///
 /// # Errors
 /// The kernel's error, mostly missing permission.

@@ -1,7 +1,7 @@
 //! Packets: bare receivers that only count, bare echoes, and a sender with prepared frames.
 //!
 //! ```text
-//!  Flood: prepared frames, AF_XDP ───────► card ─┬─ socket: recvfrom, recvmmsg, GRO, raw IP ─► counted, or sent back
+//!  Flood: prepared frames, AF_XDP ────────► card ─┬─ socket: recvfrom, recvmmsg, GRO, raw IP ─► counted, or sent back
 //!                                                 ├─ ring: TPACKET_V3 ───► counted, or copied to a PACKET_TX_RING
 //!                                                 └─ xdp: AF_XDP ────────► counted, or sent back as it lies
 //! ```
