@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!   Assigner: event manager and readout unit --events--> Builder --> EventOutput: FilterStage, Storage --> disk
-//!                                                                ^            |  ^
-//!                                                   acknowledged |     events v  |  decisions, or its end
-//!                                                                           SimulatedUnit
+//!                                                                 ^            |  ^
+//!                                                    acknowledged |     events v  |  decisions, or its end
+//!                                                                            SimulatedUnit
 //! ```
 //! In scenarios with [`Lines`], the units are on other machines: a real `RemoteUnit`, a simulated network, and behind
 //! it a `SimulatedNode` with the `SimulatedUnit`. Connections break at any step, and have delays.
