@@ -1,4 +1,4 @@
-//! Filters in C in processes that crash on an event or are killed, in whole runs.
+//! Filters in C in processes that end while they decide on an event, or are killed, in whole runs.
 
 use crate::forms::{expect_form, schema};
 use crate::process::Program;
@@ -568,7 +568,7 @@ fn greeting(directory: &TemporaryDirectory, config: &str) -> Vec<u8> {
     [&Frame { kind, body: body.len() as u32 }.to_bytes()[..], &body].concat()
 }
 
-/// The node is stalled while its filter decides on 63 events and crashes on the next one, so that it sees all of that
+/// The node is stalled while its filter decides on 63 events and ends at the next one, so that it sees all of that
 /// at once.
 #[test]
 fn what_was_decided_before_a_filter_ended_is_said_before_the_connection_ends() {

@@ -435,7 +435,7 @@ fn a_builder_unit_that_dies_is_named() {
 #[test]
 fn a_filter_that_crashes_raises_its_alarm() {
     let setup = setup("filter");
-    // It crashes on event 27.
+    // Its process ends at event 27.
     let library = compile(setup.directory(), &["-DENDS_OVER=30"]);
     let streams = "[[stream]]\nname = \"odd\"\ntriggers = [0]\n[[stream]]\nname = \"even\"\ntriggers = [1]\n";
     let setup = setup.and(&format!("[filter]\nlibrary = {library:?}\n{streams}"));
