@@ -243,7 +243,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether a case is to be measured.
+    /// Whether a case was requested.
     pub(crate) fn wants(&self, case: &Map<String, Value>) -> bool {
         self.options.case.as_ref().is_none_or(|filter| text_of(case).contains(filter.as_str()))
     }

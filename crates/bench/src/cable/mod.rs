@@ -3,7 +3,7 @@
 //! ```text
 //!  host, CPU 0                        cable        host, CPU 1
 //!  Source: frames that lie ready ────────────────► the kernel's part ─► Sink: a receiver of ours, or a bare one
-//!     at a rate, as fast as it goes,               (Kernel: where it is done, and when)
+//!     at a rate, as fast as possible,              (Kernel: where it is done, and when)
 //!     or as fast as the sink takes them
 //! ```
 //! Such a cable has no interrupts, and by default the sender's processor does all of the kernel's work. So [`Kernel`]

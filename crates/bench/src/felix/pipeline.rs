@@ -75,7 +75,7 @@ fn case_of(sizes: Sizes, consumer: Consumer) -> Map<String, Value> {
     ])
 }
 
-/// A card that has written its ring once and reports it as written again and again, and the consumer of its chunks.
+/// A card that has written its ring once and repeatedly reports it as written, and the consumer of its chunks.
 struct Pipeline {
     writer: RingWriter,
     input: StreamInput,

@@ -55,7 +55,7 @@ fn send_from(socket: &OwnedFd, ring: &mut IoUring, buffer: &[u8], stop: &AtomicB
             let entry = opcode::Send::new(types::Fd(socket.as_raw_fd()), rest.as_ptr(), rest.len() as u32)
                 .flags(WHOLE | NO_SIGNAL)
                 .build();
-            // SAFETY: the caller keeps the buffer until the operation is complete, and for ever on an error.
+            // SAFETY: the caller keeps the buffer until the operation is complete, and forever on an error.
             unsafe { ring.submission().push(&entry) }.map_err(io::Error::other)?;
             place += outcome(&next(ring)?)? as usize;
         }
