@@ -20,6 +20,7 @@ pub struct Feature {
     pub remark: String,
 }
 
+/// Every feature that the doctor checks.
 pub fn features(found: &Found) -> Vec<Feature> {
     let machine = &found.machine;
     vec![

@@ -189,6 +189,7 @@ fn measure_rates(
     session.row(kept.with_remark(remark))
 }
 
+/// Bytes of payload.
 const COST_SIZES: [usize; 3] = [18, 210, 1472];
 /// Packets a second: few enough for every receiver.
 const RATE: f64 = 150_000.0;

@@ -51,6 +51,7 @@ pub enum BarePackets {
 }
 
 impl BarePackets {
+    /// Every mechanism.
     pub const ALL: [Self; 6] = [Self::RecvFrom, Self::RecvMmsg, Self::UdpGro, Self::RawIp, Self::Ring, Self::Xdp];
 }
 

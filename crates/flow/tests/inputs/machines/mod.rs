@@ -4,8 +4,8 @@
 //! bytes --> Choices --> messages from any node, fragments, lost connections, time --> one machine
 //!                                                   after each step: accounts balance, bounds hold, no panic
 //! ```
-//! A machine trusts no other node. On any input it must not panic, its accounts must balance, and it must stop answering.
-//! Each function takes any bytes. The fuzz targets call them with bytes that reach new code.
+//! A machine trusts no other node. On any input it must not panic, its accounts must balance, and it must stop
+//! answering. Each function takes any bytes. The fuzz targets call them with bytes that reach new code.
 
 mod framing;
 mod gateway;
@@ -277,6 +277,7 @@ impl<'a> Choices<'a> {
 
 // ---- run control under commands and messages in any order
 
+/// Feeds run control with commands and messages.
 ///
 /// # Panics
 /// If the machine panics, if a run is started twice, or if an ended run continues.
