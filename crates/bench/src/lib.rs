@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  run(name) -> builder | machines | scale | monitoring | framing | splitting | filtering | filing | crc | write
-//!               | storing | start | sizing | tcpla | felix | packet | gateway                     one file per bench
-//!                  ours, limit, limit, ours, ...               pairs: in turns; the ratio is the median of the pairs'
+//!               | storing | start | demo | sizing | tcpla | felix | packet | gateway              one file per bench
+//!                  ours, limit, limit, ours, ...               pairs: in turns; the ratio is the median of pairs
 //!                  rows -> lines or a table                    session: prints the machine and the rows, keeps them
 //! ```
 //! A machine's own figures differ by a fifth from one minute to the next; a ratio of two figures of the same second is

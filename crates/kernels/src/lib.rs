@@ -7,8 +7,8 @@
 //!
 //! Both checksums continue where an earlier piece ended, so that chains of slices need no copy. The fastest kernel that
 //! the processor supports is chosen at run time; each has a scalar twin, and property tests compare all of them with a
-//! bitwise calculation. This crate is an island of unsafe code: only vector loads and stores, and calls of functions
-//! whose processor features were detected.
+//! bitwise calculation. This crate is an island of unsafe code: only loads, stores and prefetches, and calls of
+//! functions whose processor features were detected.
 
 mod copy;
 mod crc16;

@@ -1,5 +1,4 @@
-//! `ropewalk simulate`: system sizing from a configuration file, fault campaigns, and the trace of one seed, in virtual
-//! time.
+//! `ropewalk simulate`: sizings from a file, fault campaigns, and the trace of one seed, in virtual time.
 
 use crate::arguments::{SimulateOptions, Sweep};
 use crate::output::print_json;
