@@ -3,7 +3,7 @@
 //! ```text
 //!  run(name) -> builder | machines | scale | monitoring | framing | splitting | filtering | filing | crc | write
 //!               | storing | start | demo | sizing | tcpla | felix | packet | gateway              one file per bench
-//!                  ours, limit, limit, ours, ...               pairs: in turns; the ratio is the median of pairs
+//!                  ours, limit, limit, ours, ...               pairs: in turns; ratio: the median of their ratios
 //!                  rows -> lines or a table                    session: prints the machine and the rows, keeps them
 //! ```
 //! A machine's own figures differ by a fifth from one minute to the next; a ratio of two figures of the same second is
