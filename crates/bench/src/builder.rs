@@ -13,7 +13,7 @@ const NOTE: &str = "limit: bare epoll receiver that walks the headers of the sam
 const NOTE_PER_CPU: &str =
     "as above, for each second of processor that the receiving side used: holds on a busy machine";
 const NOTE_COPIED: &str = "bytes copied in user space for a hundred bytes of payload; limit: the promise";
-/// Percent of the payload that may be copied.
+/// Maximum share of the payload that may be copied, in percent.
 const COPIED: f64 = 2.0;
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {

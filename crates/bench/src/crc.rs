@@ -1,4 +1,4 @@
-//! `bench crc`: the checksums on fragments, hot in the cache and straight from memory, beside a scan of the same.
+//! `bench crc`: the checksums on fragments, from a hot cache and from memory, beside a scan of the same bytes.
 
 use crate::BenchError;
 use crate::pairs::alternate;
@@ -41,11 +41,11 @@ fn payload(bytes: usize) -> Vec<u8> {
     (0..bytes as u32 / 4).flat_map(|index| index.wrapping_mul(2_654_435_761).to_le_bytes()).collect()
 }
 
-/// Goes over all fragments again and again until the time is over, but once at least.
+/// Repeats over all fragments until `at_least` has passed, at least once.
 fn gigabytes_per_second(memory: &[u8], at_least: Duration, work: impl Fn(&[u8]) -> u64) -> f64 {
-    // The thread's own seconds: what other programs take from the core is not ours to count.
+    // The thread's own seconds: time that other programs take from the core does not count.
     let (begin, cpu_begin, mut bytes) = (Instant::now(), thread_cpu_seconds(), 0);
-    // Several rounds between two looks at the clock, which costs as much as a fragment.
+    // Several rounds between two clock reads, which cost as much as a fragment.
     let rounds = ((4 << 20) / memory.len()).max(1);
     while bytes == 0 || begin.elapsed() < at_least {
         for _ in 0..rounds {

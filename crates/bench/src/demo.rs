@@ -1,5 +1,5 @@
-//! `bench demo`: the demo as its user starts it, in turns with what limits it: the device, which one thread writes in order past the
-//! page cache, and a copy that gathers the fragments of one event after the other.
+//! `bench demo`: the demo as users start it, alternating with its limits: the device, written in order by one thread
+//! past the page cache, and a copy that gathers the fragments of one event after the other.
 //!
 //! `bench start`: from exec to the first event built, beside the same program with `--version`.
 
@@ -15,17 +15,17 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// As many fragments in an event, and as many bytes in a fragment, as the demo has.
+/// The demo's fragments per event, and bytes per fragment.
 const SOURCES: usize = 16;
 const FRAGMENT_BYTES: usize = 2048;
-/// Bytes of memory from which is gathered, as of the demo's pool; more than a cache has.
+/// Bytes of memory to gather from, as in the demo's pool; more than a cache holds.
 const POOL_BYTES: usize = 128 << 20;
-/// Bytes that are gathered for one write.
+/// Bytes gathered for one write.
 const BLOCK: usize = 1 << 20;
 const NOTE: &str = "limit: the slower one of the device, written in order, and a gathering copy; target: 0.8";
 const NOTE_DISK: &str = "the device: one thread, in order, O_DIRECT, 1 MiB at a time; without sync";
 const NOTE_COPY: &str = "one thread, 128 MiB of memory, fragments of 2 KiB from all over it, into blocks of 1 MiB";
-/// Where the device is not measured.
+/// The note if the device is not measured.
 const CACHED: &str =
     "this file system takes no O_DIRECT: the limit is a loop of buffered writes, the page cache and not the device";
 
@@ -51,7 +51,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             let bare = BareFiles { mode, huge_pages: HugePages::Auto, block: BLOCK };
             let begin = Instant::now();
             let written = bare.write(&bare_output, |_| begin.elapsed() >= duration);
-            // What is left behind is this process's own directory; the figure is good all the same.
+            // Ignored: what remains is this process's own directory, and the figure is valid.
             let _ = std::fs::remove_dir_all(&bare_output);
             let [disk, disk_cost] = written.map_err(BenchError::system("bare writing"))?;
             let [copy, copy_cost] = copier.copy(duration / 4);
@@ -72,14 +72,14 @@ fn alone(series: &Series) -> Series {
     Series { ours: series.limit.clone(), limit: Vec::new() }
 }
 
-/// Runs the demo: 10^9 bytes of payload a second as its account says, and the processor seconds for as many.
+/// Runs the demo. Returns its payload rate in 10^9 bytes a second, and the processor seconds per 10^9 bytes.
 fn demo(program: &Path, output: &Path, duration: Duration) -> Result<[f64; 2], BenchError> {
     let mut command = Command::new(program);
     command.args(["demo", "--json", "--control", "127.0.0.1:0", "--duration"]);
     command.arg(format!("{}ms", duration.as_millis())).arg("--output").arg(output);
     let stretch = Stretch::begin();
     let ran = command.stdin(Stdio::null()).stderr(Stdio::null()).output();
-    // As above.
+    // Ignored, as above.
     let _ = std::fs::remove_dir_all(output);
     let ran = ran.map_err(BenchError::system("starting the program"))?;
     if !ran.status.success() {
@@ -93,7 +93,7 @@ fn demo(program: &Path, output: &Path, duration: Duration) -> Result<[f64; 2], B
     Ok([rate / 1e9, stretch.figures(bytes)[1]])
 }
 
-/// Gathers events whose fragments lie all over a pool.
+/// Gathers events whose fragments are scattered over a pool.
 struct Copier {
     memory: Pool,
     from: Vec<ropewalk_memory::Loan>,
@@ -109,7 +109,7 @@ impl Copier {
         Ok(Self { memory, from })
     }
 
-    /// Copies for so long; 10^9 bytes a second, and the processor seconds for as many.
+    /// Copies for `duration`. Returns 10^9 bytes a second, and the processor seconds per 10^9 bytes.
     fn copy(&mut self, duration: Duration) -> [f64; 2] {
         let Some(mut to) = self.memory.loan(Owner::SHARED) else { return [0.0; 2] };
         let (stretch, begin) = (Stretch::begin(), Instant::now());
@@ -147,14 +147,14 @@ pub(crate) fn bench_start(session: &mut Session<'_>) -> Result<(), BenchError> {
         };
         let version = || seconds(Command::new(program).arg("--version")).map(|seconds| [seconds]);
         let series = alternate(options.scale.choose(1, 9, 25), demo, version);
-        // What is left behind is this process's own directory; the figure is good all the same.
+        // Ignored: what remains is this process's own directory, and the figure is valid.
         let _ = std::fs::remove_dir_all(&output);
         let [series] = series?;
         session.row(Row::of(&case, "s", &series, NOTE_START))
     })
 }
 
-/// How long a program takes from its start to its end in order.
+/// The time from the start of a program to its successful end.
 fn seconds(command: &mut Command) -> Result<f64, BenchError> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let begin = Instant::now();

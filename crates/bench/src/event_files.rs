@@ -1,6 +1,6 @@
-//! `bench filing`: files of events in memory, through a broker to two filter units that accept a tenth. Beside two threads that only read
-//! the same files; and beside the same two units with the files dealt out beforehand, to each as it is done with one: what a broker costs,
-//! where units that lock files wait for each other.
+//! `bench filing`: files of events in memory, through a broker to two filter units that accept a tenth. Two limits: two
+//! threads that only read the same files; and the same two units with each file given to the next free unit without a
+//! broker, which shows the broker's cost, where units that lock files wait for each other.
 
 use crate::pairs::{Series, alternate};
 use crate::session::{Row, Session, case};
@@ -25,19 +25,18 @@ use std::time::{Duration, Instant};
 const RUN: RunNumber = RunNumber(1);
 const LUMISECTION: u32 = 1;
 const UNITS: u32 = 2;
-/// One of this many is accepted.
+/// One event in this many is accepted.
 const EVERY: u64 = 10;
-/// Fragments of an event.
+/// Fragments per event.
 const SOURCES: u32 = 2;
 const READ: &str = "limit: two threads that read the same files whole, and do nothing else";
 const DEALT: &str =
     "limit: the same two units without a broker, which take the next file by a counter; no file is deleted";
 
-/// Files of one size.
 #[derive(Copy, Clone)]
 struct Files {
     files: u32,
-    /// Events of each.
+    /// Events per file.
     events: u32,
     fragment_bytes: usize,
 }
@@ -63,7 +62,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
                 let factor = if unit == "GB/s" { files.file_bytes() as f64 / 1e9 } else { 1.0 };
                 let [mut series, mut all] = measured?;
                 series.ours.iter_mut().chain(&mut series.limit).for_each(|figure| *figure *= factor);
-                // Of a file, as long as they all are.
+                // Per file: all have the same length.
                 let gigabytes = files.file_bytes() as f64 / 1e9;
                 all.ours.iter_mut().chain(&mut all.limit).for_each(|figure| *figure /= gigabytes);
                 session.row(Row::of(&case, unit, &series, note).with_process_cpu(&all))
@@ -73,14 +72,14 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// A directory in memory, where there is such a place.
+/// A directory in memory, if the machine has one.
 fn in_memory(output: &Path) -> PathBuf {
     let memory = Path::new("/dev/shm");
     let is_writable = rustix::fs::access(memory, rustix::fs::Access::WRITE_OK).is_ok();
     scratch(if is_writable { memory } else { output }, "filing")
 }
 
-/// Files a second, and the seconds of processor of all threads for a file.
+/// Files a second, and the processor seconds of all threads per file.
 fn measure(scale: Scale, files: Files, beside_reading: bool, place: &Path) -> Result<[Series; 2], BenchError> {
     let system = |error| BenchError::system("files of events")(error);
     let master = place.join("master");
@@ -129,8 +128,8 @@ fn write(path: &Path, index: u32, files: Files) -> Result<(), BenchError> {
     std::fs::write(path, bytes).map_err(BenchError::system("a file of events"))
 }
 
-/// The directory of a run with the files and its end, made anew: hard links to files that stay, so that nothing is
-/// copied.
+/// A new run directory with the files and the end-of-run file. They are hard links to files that remain, so that
+/// nothing is copied.
 struct Laid {
     place: Place,
     directory: PathBuf,
@@ -156,7 +155,7 @@ impl Laid {
 
 impl Drop for Laid {
     fn drop(&mut self) {
-        // It is below what is removed in the end.
+        // Ignored: the parent directory is removed at the end.
         let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
@@ -171,7 +170,7 @@ fn unit() -> Result<FilterUnit, BenchError> {
     UnitTask::new(&[trigger], None, &[]).load(RUN).map_err(BenchError::wrong)
 }
 
-/// What all files took, by the clock and of all threads' processors.
+/// Time for all files: elapsed, and of all threads' processors.
 #[derive(Copy, Clone, Debug)]
 struct Took {
     duration: Duration,
@@ -184,16 +183,16 @@ fn by_broker(laid: &Laid, files: Files) -> Result<Took, BenchError> {
     let (begin, process, has_failed) = (Instant::now(), process_cpu_seconds(), AtomicBool::new(false));
     let work = |broker| {
         let worked = unit().and_then(|mut unit| unit.filter_files(&laid.place, broker).map_err(BenchError::wrong));
-        // A broker without units would wait for ever.
+        // A broker without units would wait forever.
         worked.inspect_err(|_| has_failed.store(true, Ordering::Relaxed))
     };
     let summary = thread::scope(|scope| {
         let broker = scope.spawn(|| serve_files(&laid.place, &options, || has_failed.load(Ordering::Relaxed)));
-        // It listens a little later than its socket has a name.
+        // The broker listens shortly after its socket has a name.
         while laid.place.connect().is_err() && !broker.is_finished() {
             thread::sleep(Duration::from_micros(50));
         }
-        // Both units connect before either works: with few files, the first alone could end the run, and the broker with it.
+        // Both units connect before either works: with few files, the first alone could end the run and the broker.
         let connections = (0..UNITS).map(|_| laid.place.connect()).collect::<Result<Vec<_>, _>>();
         let connections = connections.inspect_err(|_| has_failed.store(true, Ordering::Relaxed));
         let connections = connections.map_err(BenchError::wrong)?;
@@ -223,7 +222,7 @@ fn dealt(laid: &Laid, files: Files) -> Result<Took, BenchError> {
     )
 }
 
-/// Two threads, each of which takes the next file until there are no more.
+/// Two threads, each of which takes the next file until none is left.
 fn by_two<T>(
     files: Files,
     begin: impl Fn(u32) -> T + Sync,

@@ -1,7 +1,7 @@
-//! `bench filtering`: events that a filter in C accepts without a look at them, in the thread that has them and in a
-//! process of its own, beside the unavoidable: a walk over the events, and one line of the cache there and one back.
-//! Long events beside short ones, which are to take no longer, since no byte of them is copied. And a whole run with
-//! filter and files, beside the same run without both.
+//! `bench filtering`: events that a filter in C accepts unread, in the thread that owns them and in a process, beside
+//! the minimum: a walk over the events, and one cache line in each direction. Long events beside short ones, which must
+//! not take longer, since none of their bytes is copied. And a whole run with filter and files, beside the same run
+//! without both.
 
 use crate::BenchError;
 use crate::pairs::{Series, alternate, median};
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The filter, and the headers that it needs.
+/// The filter, and its headers.
 const FILES: [(&str, &str); 4] = [
     (
         "accepts_all.c",
@@ -40,11 +40,11 @@ const FILES: [(&str, &str); 4] = [
     ("ropewalk_plugin.h", include_str!("../../../bindings/c/ropewalk_plugin.h")),
 ];
 const START: Duration = Duration::from_secs(10);
-/// Present events, as in a builder unit's table.
+/// Events present, as in a builder unit's table.
 const EVENTS: usize = 1024;
-/// Events that are in work at once.
+/// Events in work at once.
 const IN_WORK: u64 = 512;
-/// Events between two looks at the clock.
+/// Events between two clock reads.
 const ROUND: u64 = 64 << 10;
 const BLOCK: usize = 256 << 10;
 const NOTE: &str = "limit of the thread: a walk over the events' fragments; of the process: a line of the cache to another \
@@ -82,8 +82,8 @@ fn measure(session: &mut Session<'_>, directory: &Path) -> Result<(), BenchError
     chain(session)
 }
 
-/// Events of 2 KiB beside those of 256 B, decided by the same filter in short turns: the machine is the same for both,
-/// even if it changes over seconds.
+/// Events of 2 KiB beside those of 256 B, decided by the same filter in short turns: a machine whose speed changes over
+/// seconds is the same for both.
 fn lengths(session: &mut Session<'_>, by: &str, filter: &FilterConfig) -> Result<(), BenchError> {
     let turns = session.options.scale.choose(1, 201, 801);
     for fragments in [1, 16] {
@@ -99,13 +99,13 @@ fn lengths(session: &mut Session<'_>, by: &str, filter: &FilterConfig) -> Result
     Ok(())
 }
 
-/// From sockets through a filter that keeps a tenth to run files, beside the same run that builds and checks only.
+/// From sockets through a filter that keeps a tenth to run files, beside the same run that only builds and checks.
 fn chain(session: &mut Session<'_>) -> Result<(), BenchError> {
     let scale = session.options.scale;
     let sender = SlinkConfig { fragment_bytes: 2048, ..SlinkConfig::default() };
     let case = case([("by", json!("chain")), ("sources", json!(sender.streams)), ("fragment_bytes", json!(2048))]);
     session.measure(&case, |session| {
-        // The thread of the disk must not share the nodes' processor.
+        // The disk thread must not share the nodes' processor.
         let usual = session.plan(sender, [100, 1500, 3000], "chain-built");
         let built = RunPlan { check_crc: true, cpus: None, ..usual };
         let filter = "[filter]\ntriggers = [{ every = 10 }]\n";
@@ -121,13 +121,13 @@ fn chain(session: &mut Session<'_>) -> Result<(), BenchError> {
     })
 }
 
-/// Converts processor seconds for an event of this size to processor seconds for 10^9 bytes of events, which are not read.
+/// Converts processor seconds per event of this size to processor seconds per 10^9 bytes of events, which are not read.
 fn per_gigabyte(all: &mut Series, bytes: usize) {
     all.ours.iter_mut().chain(&mut all.limit).for_each(|figure| *figure *= 1e9 / bytes as f64);
 }
 
-/// Thousands of events for each second by the clock, a round after the other until the time is over; and the seconds of
-/// processor for an event, of all threads and of the filter's process.
+/// Repeats rounds until `at_least` has passed. Returns thousands of events per elapsed second, and the processor
+/// seconds per event, of all threads and the filter's process.
 fn per_second(at_least: Duration, mut round: impl FnMut() -> Result<(), BenchError>) -> Result<[f64; 2], BenchError> {
     let (begin, process, mut all) = (Instant::now(), process_cpu_seconds(), 0);
     while all == 0 || begin.elapsed() < at_least {
@@ -138,7 +138,7 @@ fn per_second(at_least: Duration, mut round: impl FnMut() -> Result<(), BenchErr
     Ok([all as f64 / seconds / 1e3, (process_cpu_seconds() - process) / all as f64])
 }
 
-/// An event as a builder unit has it.
+/// An event as a builder unit holds it.
 struct Event {
     key: EventKey,
     fragments: Vec<Fragment>,
@@ -166,7 +166,7 @@ impl FilterEvent for Event {
     }
 }
 
-/// Events of this many bytes in this many fragments, in memory that a process can be given to read.
+/// Events of this many bytes in this many fragments, in memory that can be shared with a process.
 fn events(bytes: usize, fragments: usize) -> Result<Vec<Event>, BenchError> {
     let config = PoolConfig::anonymous("filtering", BLOCK, EVENTS * bytes / BLOCK + 1);
     let mut pool = Pool::new(PoolConfig { memory: MemoryKind::Memfd, ..config }).map_err(BenchError::wrong)?;
@@ -196,7 +196,7 @@ fn events(bytes: usize, fragments: usize) -> Result<Vec<Event>, BenchError> {
     all.ok_or_else(|| BenchError::wrong("the pool is too small for the events"))
 }
 
-/// Who decides: this thread, or a process.
+/// Where the filter decides: in this thread, or in a process.
 enum Decider {
     Here(Box<Filter>),
     Elsewhere(Box<Elsewhere>),
@@ -211,7 +211,7 @@ impl Decider {
         })
     }
 
-    /// A round of events decided.
+    /// Decides a round of events.
     fn decided(&mut self, events: &[Event]) -> Result<(), BenchError> {
         match self {
             Self::Here(filter) => decided_here(filter, events),
@@ -220,7 +220,7 @@ impl Decider {
     }
 }
 
-/// A round of events decided in this thread.
+/// Decides a round of events in this thread.
 fn decided_here(filter: &mut Filter, events: &[Event]) -> Result<(), BenchError> {
     for event in events.iter().cycle().take(ROUND as usize) {
         let decision = filter.process(event).map_err(BenchError::wrong)?;
@@ -231,7 +231,7 @@ fn decided_here(filter: &mut Filter, events: &[Event]) -> Result<(), BenchError>
     Ok(())
 }
 
-/// A round of events looked at: where each fragment's bytes are, and how many.
+/// Walks a round of events: the address and length of each fragment's bytes.
 fn walked(events: &[Event]) -> Result<(), BenchError> {
     for event in events.iter().cycle().take(ROUND as usize) {
         for fragment in &event.fragments {
@@ -243,7 +243,6 @@ fn walked(events: &[Event]) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// A filter's process.
 struct Elsewhere {
     process: FilterProcess,
     offered: u32,
@@ -265,11 +264,11 @@ impl Elsewhere {
         Ok(Self { process, offered: 0, decided: 0 })
     }
 
-    /// A round of events decided there.
+    /// Decides a round of events in the process.
     fn decided(&mut self, events: &[Event]) -> Result<(), BenchError> {
         let (until, begin) = (self.decided.wrapping_add(ROUND as u32), Instant::now());
         while self.decided != until {
-            // As many as were decided meanwhile, all at once, as a builder unit's turn has them.
+            // Offers as many as were decided meanwhile, all at once, like a turn of a builder unit.
             while u64::from(self.offered.wrapping_sub(self.decided)) < IN_WORK && self.offered != until {
                 match self.process.offer(self.offered, &events[self.offered as usize % EVENTS]) {
                     Offer::Taken => self.offered = self.offered.wrapping_add(1),
@@ -300,12 +299,12 @@ impl Elsewhere {
     }
 }
 
-/// A line of the cache.
+/// A cache line.
 #[derive(Default)]
 #[repr(align(64))]
 struct Line([AtomicU64; 8]);
 
-/// Another thread that answers each line with a line.
+/// A second thread that answers each line with a line.
 struct Echo<'a> {
     there: &'a [Line],
     back: &'a [Line],
@@ -314,7 +313,7 @@ struct Echo<'a> {
 }
 
 impl Echo<'_> {
-    /// With the other thread at work.
+    /// Calls `then` while the second thread works.
     fn with<T>(then: impl FnOnce(&mut Echo<'_>) -> Result<T, BenchError>) -> Result<T, BenchError> {
         let lines = || (0..IN_WORK).map(|_| Line::default()).collect::<Vec<_>>();
         let (there, back, is_over) = (lines(), lines(), AtomicBool::new(false));
@@ -338,7 +337,7 @@ impl Echo<'_> {
         })
     }
 
-    /// A round of lines there and back.
+    /// Sends a round of lines there and back.
     fn answered(&mut self) -> Result<(), BenchError> {
         let (until, mut idle) = (self.answered + ROUND, 0);
         while self.answered < until {
@@ -362,7 +361,7 @@ impl Echo<'_> {
     }
 }
 
-/// Looks again at once, and lets others go first now and then: they may be what is waited for.
+/// Spins, and yields now and then: the other side may need this processor.
 fn rest(idle: &mut u32) {
     *idle += 1;
     if idle.is_multiple_of(1000) { std::thread::yield_now() } else { std::hint::spin_loop() }

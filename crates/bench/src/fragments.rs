@@ -1,4 +1,4 @@
-//! Fragments that lie in memory already, as they came from sockets: FEROL blocks back to back in pool blocks.
+//! Fragments in memory as they come from sockets: FEROL blocks back to back in pool blocks.
 
 use crate::BenchError;
 use ropewalk_limits::SlinkStream;
@@ -10,13 +10,12 @@ use ropewalk_wire::ferol::{self, BlockHeader};
 /// Bytes of a pool block, as in a readout unit.
 pub(crate) const BLOCK: usize = 256 << 10;
 
-/// What lies in memory.
 pub(crate) struct Prepared {
     /// Each source's stream, in the order of the source ids.
     pub(crate) streams: Vec<Vec<Slice>>,
-    /// Fragments of each stream: the events 1 to this.
+    /// Fragments of each stream: events 1 to this.
     pub(crate) events: u32,
-    /// The slices lie in it.
+    /// Owns the memory of the slices.
     _pool: Pool,
 }
 
@@ -48,8 +47,8 @@ impl Prepared {
         self.streams.len() as u64 * u64::from(self.events)
     }
 
-    /// The least work with them: reads every fragment's headers, the streams' blocks in turns as they came. Returns the
-    /// sum of the event numbers.
+    /// The least possible work: reads every fragment's headers, alternating between the streams' blocks in order of
+    /// arrival. Returns the sum of the event numbers.
     pub(crate) fn walk(&self) -> Result<u64, BenchError> {
         let mut places = vec![0; self.streams.len()];
         let longest = self.streams.iter().map(Vec::len).max().unwrap_or(0);
@@ -58,7 +57,7 @@ impl Prepared {
             for (stream, place) in self.streams.iter().zip(&mut places) {
                 let Some(slice) = stream.get(index) else { continue };
                 let mut at = *place;
-                // A header that is cut by a block's end is left out: one fragment of a hundred at the most.
+                // A header cut by a block's end is skipped: at most one fragment in a hundred.
                 while let Some((header, word)) = headers(slice, at) {
                     let block = BlockHeader::parse(header).map_err(|_| BenchError::wrong("a block's header"))?;
                     if block.first {
@@ -74,13 +73,13 @@ impl Prepared {
     }
 }
 
-/// The headers at a place of a slice: the block's, and the fragment's right behind it.
+/// The headers at an offset of a slice: the block's, and the fragment's after it.
 fn headers(slice: &[u8], at: usize) -> Option<(&[u8; ferol::HEADER_BYTES], &[u8; 8])> {
     let (header, rest) = slice.get(at..)?.split_first_chunk()?;
     Some((header, rest.first_chunk()?))
 }
 
-/// Where in the next slice the first whole block begins, when the walk through this one ended at `at`.
+/// The offset of the first whole block in the next slice, when the walk through this one ended at `at`.
 fn behind(slice: &[u8], next: Option<&Slice>, at: usize) -> Result<usize, BenchError> {
     let Some(rest) = slice.get(at..) else { return Ok(at - slice.len()) };
     let Some(next) = next else { return Ok(0) };
@@ -95,7 +94,7 @@ fn behind(slice: &[u8], next: Option<&Slice>, at: usize) -> Result<usize, BenchE
     Ok(block.block_bytes() - rest.len())
 }
 
-/// Writes a stream into pool blocks, without regard to where fragments end, as a socket would.
+/// Writes a stream into pool blocks, without regard to fragment boundaries, as a socket would.
 fn fill(pool: &mut Pool, feed: &mut SlinkStream, events: u32) -> Result<Vec<Slice>, BenchError> {
     let dry = || BenchError::wrong("the pool is too small");
     let mut slices = Vec::new();
@@ -119,7 +118,7 @@ fn fill(pool: &mut Pool, feed: &mut SlinkStream, events: u32) -> Result<Vec<Slic
     }
 }
 
-/// A stream in blocks of a pool, each of which is full but the last.
+/// A stream in blocks of a pool; all but the last are full.
 pub(crate) fn in_blocks(pool: &mut Pool, stream: &[u8]) -> Result<Vec<Slice>, BenchError> {
     let slice = |chunk: &[u8]| {
         let mut loan = pool.loan(Owner::SHARED)?;

@@ -1,4 +1,4 @@
-//! `bench framing`: fragments found by a layout from a configuration, beside what is written by hand for the same bytes.
+//! `bench framing`: fragments found by a configured layout, beside hand-written framing of the same bytes.
 
 use crate::BenchError;
 use crate::fragments::{BLOCK, in_blocks};
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const SOURCE: SourceId = SourceId(841);
 const LIMITS: FramerLimits = FramerLimits { max_fragment: 1 << 20, check_crc: false, gather: None };
-/// Fragments at a time, as a drive takes them.
+/// Fragments per batch, as in a drive.
 const BATCH: usize = 128;
 const NOTE: &str = "limit: the framer that is written by hand for the same bytes; target: 0.8";
 
@@ -55,7 +55,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
 
 /// The same bytes, to be framed in two ways.
 struct Stream {
-    /// What a connection begins with where it is framed by hand.
+    /// The beginning of the connection, for hand-written framing.
     hello: Vec<u8>,
     bytes: Vec<u8>,
     layout: Layout,
@@ -65,7 +65,7 @@ fn length(number: Number, unit: u32, header: u32) -> Length {
     Length { number, unit, counts: Counts::Payload { header }, add: 0 }
 }
 
-/// FED fragments of this many bytes that have one FEROL block each.
+/// FED fragments of this many bytes with one FEROL block each.
 fn fed_stream(bytes: usize, fragments: u32) -> Result<Stream, BenchError> {
     let mut stream = Vec::new();
     for event in 1..=fragments {
@@ -85,7 +85,7 @@ fn fed_stream(bytes: usize, fragments: u32) -> Result<Stream, BenchError> {
     Ok(Stream { hello: Vec::new(), bytes: stream, layout })
 }
 
-/// Generic fragments with this many bytes behind their heads.
+/// Generic fragments with this many bytes after their headers.
 fn generic_stream(bytes: usize, fragments: u32) -> Result<Stream, BenchError> {
     let mut stream = Vec::new();
     for event in 1..=u64::from(fragments) {
@@ -107,8 +107,8 @@ fn generic_stream(bytes: usize, fragments: u32) -> Result<Stream, BenchError> {
     Ok(Stream { hello: hello.to_bytes().to_vec(), bytes: stream, layout })
 }
 
-/// Millions of fragments for each second of the thread's own, over the whole stream again and again until the time is over, but
-/// once at least.
+/// Repeats over the whole stream until the time has passed, at least once. Returns millions of fragments per second of
+/// the thread's own time.
 fn fragments_per_second(
     slices: &[Slice],
     fragments: u32,

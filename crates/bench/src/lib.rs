@@ -1,13 +1,13 @@
 //! The figures of Ropewalk, each measured in turns with its limit.
 //!
 //! ```text
-//!  run(name) -> builder | machines | scale | monitoring | framing | splitting | filtering | filing | crc | write | storing | start | sizing | tcpla | felix | packet | gateway   one file per bench
-//!                  ours, limit, limit, ours, ...               pairs: taken in turns, the ratio is the median of the
-//!                                                              pairs' ratios
-//!                  rows -> lines or a table                    session: says what machine it was, prints, keeps
+//!  run(name) -> builder | machines | scale | monitoring | framing | splitting | filtering | filing | crc | write
+//!               | storing | start | demo | sizing | tcpla | felix | packet | gateway              one file per bench
+//!                  ours, limit, limit, ours, ...               pairs: in turns; ratio: the median of their ratios
+//!                  rows -> lines or a table                    session: prints the machine and the rows, keeps them
 //! ```
-//! A machine differs from itself by a fifth from one minute to the next; a ratio of two figures of the same second
-//! says more than either.
+//! A machine's own figures differ by a fifth from one minute to the next; a ratio of two figures of the same second is
+//! more reliable than either.
 
 #![forbid(unsafe_code)]
 
@@ -43,40 +43,39 @@ use ropewalk_doctor::DoctorError;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is asked for.
+/// The options of a bench.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How much is measured.
     pub scale: Scale,
-    /// One JSON object a line instead of a table.
+    /// Whether to print one JSON object a line instead of a table.
     pub json: bool,
     /// Only cases whose text, `key=value key=value`, contains this.
     pub case: Option<String>,
-    /// The lines are also written under this directory, in one named after date and host.
+    /// The lines are also written under this directory, in a subdirectory named after date and host.
     pub report: Option<PathBuf>,
-    /// Other programs that do the same are measured too, where they are installed.
+    /// Whether to measure other programs for the same task too, if installed.
     pub peers: bool,
-    /// Where a bench that writes may write; it removes what it wrote.
+    /// The directory for benches that write; they remove their files.
     pub output: PathBuf,
     /// The product's program, for benches that start it.
     pub program: PathBuf,
 }
 
 impl Options {
-    /// The product's program.
     fn program(&self) -> Result<&Path, BenchError> {
         let is_there = self.program.is_file();
         is_there.then_some(&*self.program).ok_or_else(|| BenchError::NoProgram { program: self.program.clone() })
     }
 }
 
-/// Why a bench gave no figures.
+/// The reason why a bench gave no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// There is no such bench.
     #[error("there is no bench `{name}`; there are {}", NAMES.join(", "))]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
     },
     /// No case was chosen.
@@ -84,16 +83,16 @@ pub enum BenchError {
     NoCase {
         /// The bench.
         name: String,
-        /// What was asked for.
+        /// The requested filter.
         filter: String,
     },
-    /// A bench starts the product, and it is not there.
+    /// A bench starts the product, and the program does not exist.
     #[error("there is no {}, which this bench starts: build it, `cargo build --release`", program.display())]
     NoProgram {
-        /// Where it should be.
+        /// Its expected path.
         program: PathBuf,
     },
-    /// The system refused something, or a result is wrong.
+    /// The system refused an operation, or a result is wrong.
     #[error(transparent)]
     Measuring(#[from] DoctorError),
 }
@@ -130,16 +129,16 @@ pub const NAMES: &[&str] = &[
     "gateway",
 ];
 
-/// Whether a smaller figure of this unit is the better one: times and losses. All others are rates, or parts of them.
+/// Whether smaller figures of this unit are better: times and losses. All others are rates, or ratios of them.
 pub fn is_lower_better(unit: &str) -> bool {
     ["s", "us", "ns", "ns/event", "exponent", "ns, beside a raw socket", "%", "packets", "packets on their way"]
         .contains(&unit)
 }
 
-/// Runs a bench and prints its figures to `out`. Returns how many cases failed; the reasons are printed in their place.
+/// Runs a bench and prints its figures, or why a case failed, to `out`. Returns the number of failed cases.
 ///
 /// # Errors
-/// If the name or the filter fits nothing, or the machine does not allow it.
+/// If the name is unknown, if the filter matches no case, or if the system refuses an operation.
 pub fn run(name: &str, options: Options, out: &mut dyn io::Write) -> Result<usize, BenchError> {
     let bench = match name {
         "builder" => builder::bench,

@@ -1,5 +1,5 @@
-//! `bench machines`: the protocol alone. Framer, readout unit, manager and builder unit on one core, over fragments
-//! that lie in memory; no socket, no thread, no encoded message.
+//! `bench machines`: the protocol alone. Framer, readout unit, manager and builder unit on one core, over fragments in
+//! memory; no socket, no thread, no encoded message.
 
 use crate::fragments::Prepared;
 use crate::pairs::{Series, alternate};
@@ -22,7 +22,7 @@ const SOURCES: u16 = 16;
 const PREPARED: usize = 1 << 30;
 /// Events in work at once, as in a builder unit.
 const SLOTS: u32 = 2048;
-/// Nothing is late here.
+/// No time-out expires here.
 const PATIENCE: Duration = Duration::from_secs(60);
 const NOTE: &str = "limit: a bare walk over the same memory that reads each fragment's headers; target: 5e6 a second";
 
@@ -38,14 +38,14 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Measures on a thread that stays where it is.
+/// Measures on a pinned thread.
 pub(crate) fn on_one_core<T: Send>(
     scale: Scale,
     measuring: impl FnOnce() -> Result<T, BenchError> + Send,
 ) -> Result<T, BenchError> {
     let pinned = || {
         if scale != Scale::Tiny {
-            // A scheduler that moves the thread costs more than is measured; without rights it must do.
+            // A moved thread would cost more than the measured work; without permission it runs unpinned.
             let _ = pin_to_cpu(0);
         }
         measuring()
@@ -54,19 +54,18 @@ pub(crate) fn on_one_core<T: Send>(
     measured.unwrap_or_else(|_| Err(BenchError::wrong("a panic")))
 }
 
-/// What is measured.
 #[derive(Copy, Clone)]
 struct Variant {
     fragment_bytes: usize,
-    /// With the watch over synchrony.
+    /// With the check of synchrony.
     watched: bool,
-    /// This many histograms of each source: of a field, of sizes, of times between fragments, of another field.
+    /// The number of histograms per source: of a field, of sizes, of times between fragments, of another field.
     histograms: usize,
 }
 
 const USUAL: Variant = Variant { fragment_bytes: 2048, watched: false, histograms: 0 };
 
-/// The usual fragment with and without the watch, then what lies in two FEROL blocks and what lies in six; the usual one in histograms.
+/// The usual fragment with and without the check, two and six FEROL blocks, and the usual one with histograms.
 const VARIANTS: [Variant; 6] = [
     USUAL,
     Variant { watched: true, ..USUAL },
@@ -76,7 +75,7 @@ const VARIANTS: [Variant; 6] = [
     Variant { histograms: 4, ..USUAL },
 ];
 
-/// What users are expected to ask for: a field of the header, sizes, times, and bits of a field.
+/// What users are expected to configure: a field of the header, sizes, times, and bits of a field.
 fn histogram_configs(count: usize) -> Vec<HistogramConfig> {
     let field = |offset, bytes, bits| {
         Histogrammed::Field(IntegerField { offset, bytes, order: FieldOrder::Little, lowest_bit: 0, bits })
@@ -95,7 +94,7 @@ fn histogram_configs(count: usize) -> Vec<HistogramConfig> {
     (0..).zip(asked).take(count).filter_map(config).collect()
 }
 
-/// What the machines are made for.
+/// The configuration of the machines.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub(crate) sources: u16,
@@ -104,12 +103,12 @@ pub(crate) struct Shape {
     pub(crate) in_flight: u32,
     /// Events that the readout unit reads beyond the oldest incomplete one.
     pub(crate) window: u32,
-    /// Fragments framed from one source before the next has its turn, as in the drive.
+    /// Fragments framed from one source before the next, as in the drive.
     pub(crate) batch: usize,
     pub(crate) builders: u16,
-    /// With the watch over synchrony.
+    /// With the check of synchrony.
     pub(crate) watched: bool,
-    /// Histograms of each source.
+    /// Histograms per source.
     pub(crate) histograms: usize,
 }
 
@@ -159,37 +158,37 @@ impl Variant {
     }
 }
 
-/// The thread's own seconds that something takes: what other programs take from the core is not ours to count.
+/// The thread's own seconds for `work`: time that other programs take from the core does not count.
 fn timed(work: impl FnOnce() -> Result<(), BenchError>) -> Result<f64, BenchError> {
     let begin = thread_cpu_seconds();
     work().map(|()| (thread_cpu_seconds() - begin).max(1e-9))
 }
 
-/// Seconds of processor that building everything takes. Tables are laid out before a run, and are no part of it.
+/// Processor seconds to build everything. Tables are allocated before a run, and do not count.
 pub(crate) fn seconds_of_machines(prepared: &Prepared, shape: Shape) -> Result<f64, BenchError> {
     let mut machines = Machines::new(prepared, shape);
     timed(|| machines.run())
 }
 
-/// The same of a bare walk.
+/// The same for a bare walk.
 pub(crate) fn seconds_of_walk(prepared: &Prepared) -> Result<f64, BenchError> {
     timed(|| prepared.walk().map(drop))
 }
 
-/// One readout unit, builder units and their manager, wired by hand.
+/// One readout unit, builder units and their manager, connected directly.
 struct Machines<'a> {
     prepared: &'a Prepared,
     shape: Shape,
     framers: Vec<Framer>,
-    /// Slices of each source that were pushed.
+    /// The number of slices pushed, per source.
     pushed: Vec<usize>,
     readout: Readout,
     manager: Manager,
     builders: Vec<Builder>,
     received: Vec<Received>,
-    /// The super-fragment on its way to the builder unit.
+    /// The super-fragment in flight to the builder unit.
     answer: Vec<Fragment>,
-    /// Events to be verified, as a drive gathers those to be written.
+    /// Events to be verified, collected as a drive collects those to be written.
     emitted: Vec<u32>,
     built: u64,
     /// The last event of each builder unit, and the sum of all numbers.
@@ -202,7 +201,7 @@ impl<'a> Machines<'a> {
         let (builders, window) = (shape.builders, shape.window);
         let sources = shape.ids().map(|id| SourceConfig::new(id, Format::Ferol)).collect();
         let histograms = histogram_configs(shape.histograms);
-        // Eight windows: as many as are held at the most.
+        // The maximum held: eight windows.
         let usual = ReadoutConfig { window, capacity: 8 * window, ..ReadoutConfig::new(0, sources) };
         let readout = ReadoutConfig { builders, histograms, ..usual };
         let limits = FramerLimits { max_fragment: 1 << 20, check_crc: false, gather: None };
@@ -225,7 +224,7 @@ impl<'a> Machines<'a> {
         }
     }
 
-    /// Builds every event; an error where one is not what was put in.
+    /// Builds every event; an error if one differs from the input.
     fn run(&mut self) -> Result<(), BenchError> {
         let now = MonotonicClock.now();
         self.manager.node_connected(now, NodeId::readout(0), Incarnation(1));
@@ -247,7 +246,7 @@ impl<'a> Machines<'a> {
                 return Err(BenchError::wrong(format!("standstill after {} events", self.built)));
             }
         }
-        // Everything is released: nothing may be left.
+        // Everything is released: nothing may remain.
         let now = MonotonicClock.now();
         self.take_turns(now)?;
         self.take_turns(now)?;
@@ -305,7 +304,7 @@ impl<'a> Machines<'a> {
         while let Some(action) = self.manager.poll(now) {
             let ManagerAction::Send { to, message } = action else { return };
             match (to.role, message) {
-                // The run's end is not measured, and its last reports with it.
+                // The end of the run and its last reports are not measured.
                 (_, Message::Finish) => {}
                 (Role::Readout, message) => self.readout.message(now, NodeId::MANAGER, &message),
                 (_, message) => self.builders[usize::from(to.index)].message(now, &message),
@@ -331,8 +330,8 @@ impl<'a> Machines<'a> {
         Ok(())
     }
 
-    /// Every event of a builder unit is a later one than the last, and every fragment in it is the right one of the right
-    /// source. One builder unit has them all.
+    /// Checks that a builder unit's events ascend, and that each has the right fragment of each source. A single
+    /// builder unit gets all events.
     fn verify(&mut self, builder: usize, slot: u32) -> Result<(), BenchError> {
         self.built += 1;
         let event = self.builders[builder].event(slot);
@@ -356,7 +355,7 @@ fn builder_config(shape: Shape, index: u16) -> BuilderConfig {
     let source = |id| BuilderSource::new(id, 0);
     BuilderConfig {
         slots: shape.in_flight,
-        // Events in work are limited by their number alone.
+        // Events in work are limited only by their number.
         credit_bytes: 1 << 32,
         event_timeout: PATIENCE,
         level: AcknowledgementLevel::Built,

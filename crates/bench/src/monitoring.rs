@@ -1,7 +1,6 @@
 //! `bench monitoring`: a run that is watched as run control does for its page, beside the same run without a viewer;
-//! and how much of the process's processor time the viewer takes, which a noisy machine changes less than it does
-//! rates. Data threads count in both: that cannot be left out. That they write counts into pages can: the same run
-//! without pages says what that costs.
+//! and the viewer's share of the process's processor time, which noise disturbs less than rates. Data threads count in
+//! both, which cannot be avoided. A run without counter pages shows what writing them costs.
 
 use crate::BenchError;
 use crate::pairs::alternate;
@@ -25,14 +24,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often a session looks at its run.
+/// Interval at which a session looks at its run.
 const LOOK: Duration = Duration::from_millis(10);
-/// How often the readers of samples look.
+/// Interval at which the readers of samples look.
 const OBSERVE: Duration = Duration::from_secs(1);
 /// Each source needs room for its largest fragment and for two blocks.
 const MANY_POOL_MIB: usize = 4096;
 const NOTE: &str = "limit: the same run without a viewer, in turns; target: 0.99";
-/// Where data threads write what they count into no page.
+/// Data threads write their counts into no page.
 const NO_PAGES: &str = "[monitor]\npages = \"none\"\n";
 const PAGES_NOTE: &str = "limit: the same run whose nodes have no pages, in turns; target: 0.99";
 const PAGES_TIME_NOTE: &str = "for each second of processor that the nodes' threads used; limit: the same run whose nodes have no pages; target: 0.99";
@@ -41,14 +40,14 @@ const TIME_NOTE: &str = "processor time of all but the thread that looks; limit:
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     let scale = session.options.scale;
     let usual = SlinkConfig::default();
-    // As many as a large experiment has at one event manager, which reports each of them to viewers.
+    // As many sources as a large experiment has at one event manager, which reports each of them to viewers.
     let many = SlinkConfig { streams: 700, ..usual };
     for (sender, bytes, pool_mib) in
         [(usual, 256, USUAL_POOL_MIB), (usual, 2048, USUAL_POOL_MIB), (many, 2048, MANY_POOL_MIB)]
     {
         let sender = SlinkConfig { fragment_bytes: bytes, ..sender };
         let case = case([("sources", json!(sender.streams)), ("fragment_bytes", json!(bytes))]);
-        // A viewer takes a processor away from a data thread: from which one, the scheduler decides as it does for users.
+        // A viewer takes a processor away from a data thread; the scheduler decides from which one, as for users.
         let usual = session.plan(sender, [100, 3000, 6000], "monitoring");
         let plan = RunPlan { check_crc: true, cpus: None, pool_mib, ..usual };
         pages(session, &plan, &case)?;
@@ -69,7 +68,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// A run whose nodes have pages, in turns with the same one without.
+/// A run whose nodes have pages, in turns with the same run without.
 fn pages(session: &mut Session<'_>, plan: &RunPlan, case: &Map<String, Value>) -> Result<(), BenchError> {
     let mut case = case.clone();
     case.insert("measured".to_owned(), json!("pages"));
@@ -91,15 +90,15 @@ fn lock(share: &Mutex<f64>) -> MutexGuard<'_, f64> {
     share.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Seconds that a processor has worked for this thread, or this process.
+/// Processor seconds of this thread, or this process.
 fn processor_seconds(clock: ClockId) -> f64 {
     let time = clock_gettime(clock);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Looks at a run as a session and run control do: whether it goes on a hundred times a second, at its state and at every number as often as
-/// their [`SamplingInterval`] has it, and once a second with all readers and as text for Prometheus, which asks less often. How much of the process's
-/// processor time that took.
+/// Looks at a run as a session and run control do: whether it still runs, a hundred times a second; its state and every
+/// number, at their [`SamplingInterval`]; and once a second all readers and the Prometheus text, which is requested
+/// less often in practice. Returns its share of the process's processor time.
 fn look(handle: &RunHandle, is_over: &AtomicBool) -> f64 {
     let (mut finder, mut history) = (Finder::default(), History::default());
     let mut quality = QualityMonitor::default();

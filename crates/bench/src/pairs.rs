@@ -1,8 +1,8 @@
-//! Ours and the limit in turns, and what a row of figures comes to.
+//! Ours and the limit in turns, and the statistics of a row of figures.
 
 use crate::BenchError;
 
-/// Figures of ours and of the limit, one pair after the other.
+/// Figures of ours and of the limit, pair by pair.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct Series {
     pub(crate) ours: Vec<f64>,
@@ -21,7 +21,7 @@ impl Series {
         [if least.is_finite() { least } else { 0.0 }, self.ratios().fold(0.0, f64::max)]
     }
 
-    /// What all pairs come to together.
+    /// The sum over all pairs.
     pub(crate) fn total(&self) -> Self {
         Self { ours: vec![self.ours.iter().sum()], limit: vec![self.limit.iter().sum()] }
     }
@@ -31,7 +31,7 @@ impl Series {
     }
 }
 
-/// The value in the middle; 0 without values.
+/// The median; 0 without values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -42,8 +42,8 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// Measures this many pairs, `N` figures of each side at once. Every second pair begins with the limit, so that
-/// neither side always has the warmer machine.
+/// Measures this many pairs, `N` figures of each side at once. Every second pair begins with the limit, so that no side
+/// always has the warmer machine.
 pub(crate) fn alternate<const N: usize>(
     pairs: usize,
     mut ours: impl FnMut() -> Result<[f64; N], BenchError>,
@@ -54,7 +54,7 @@ pub(crate) fn alternate<const N: usize>(
     Ok(series)
 }
 
-/// The same where each side gives as many figures as there are series.
+/// The same, for sides that give as many figures as there are series.
 pub(crate) fn take_turns(
     pairs: usize,
     series: &mut [Series],

@@ -1,4 +1,4 @@
-//! Plug-ins for benches: compiled where they are measured, and their processes waited for.
+//! Plug-ins for benches: compiled on the measured machine, and waits for their processes.
 
 use crate::{BenchError, Session};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long a process may take over what it is waited for until it is taken for one that hangs.
+/// A process that takes longer counts as hung.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Measures with a directory for files, which is removed afterwards.
+/// Calls `measure` with a directory for files, which is removed afterwards.
 pub(crate) fn in_directory(
     session: &mut Session<'_>,
     name: &str,
@@ -38,17 +38,16 @@ pub(crate) fn compiled(directory: &Path, files: &[(&str, &str)]) -> Result<PathB
     }
 }
 
-/// The time since which a process is waited for.
+/// The start of a wait for a process.
 #[derive(Debug)]
 pub(crate) struct Wait(Instant);
 
 impl Wait {
-    /// From now on.
     pub(crate) fn begin() -> Self {
         Self(Instant::now())
     }
 
-    /// Sleeps a while, or until there is something to look at; fails where it has taken too long.
+    /// Sleeps briefly, or until a descriptor is ready; fails if the wait has taken too long.
     pub(crate) fn sleep<'a>(
         &self,
         descriptors: impl Iterator<Item = BorrowedFd<'a>>,

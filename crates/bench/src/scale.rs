@@ -1,10 +1,10 @@
-//! `bench scale`: what an event costs the protocol alone against everything that can grow, one thing at a time from a common
-//! point, on the machines of `bench machines`.
+//! `bench scale`: the cost of an event in the protocol alone against everything that can grow, one thing at a time from
+//! a common point, on the machines of `bench machines`.
 //!
 //! ```text
 //!  cost of a fragment = a * x^exponent      fitted to each round: a straight line through the logarithms
 //! ```
-//! A cost that grows with the exponent 1 makes twice as large a system four times as slow. A run fails if the cost of a fragment
+//! With an exponent of 1, a system of twice the size is four times as slow. A run fails if the cost of a fragment
 //! grows.
 
 use crate::fragments::Prepared;
@@ -19,21 +19,21 @@ const NOTE: &str =
     "ns of processor for an event; limit: a bare walk over the same memory that reads each fragment's headers";
 const EXPONENT: &str = "cost of a fragment against what grows, on logarithmic scales; the median, smallest and largest of the rounds; \
                         fails if the exponent of every round is above the bound";
-/// Bytes of a block in which fragments lie: small, since each of 2,000 sources has one at least.
+/// Bytes of a block of fragments: small, since each of 2,000 sources has at least one.
 const BLOCK: usize = 64 << 10;
-/// Bytes of fragments at a point, unless a few rounds of events take more.
+/// Bytes of fragments at a point, unless a few rounds of events need more.
 const MOST_BYTES: usize = 128 << 20;
-/// Rounds of events in flight, without which only the beginning and the end would be measured.
+/// Rounds of events in flight; with fewer, only the beginning and the end would be measured.
 const ROUNDS_IN_FLIGHT: u32 = 4;
-/// A cost that grows with a smaller exponent is taken as constant: 1.4 times for a thousand times as much, which is what caches
-/// that hold less and less of the tables come to. A look at every source or event for each fragment would be 1.
+/// A cost with a smaller exponent counts as constant: a factor of 1.4 over a factor of a thousand, which comes from
+/// caches that hold less and less of the tables. A scan of all sources or events for each fragment would be 1.
 const CONSTANT: f64 = 0.05;
-/// Events of which little enough is read, if their fragments are long.
+/// The number of events for long fragments, so that what is read of them fits the cache.
 const CACHED: u32 = 128;
 /// Bytes of a fragment that fits one FEROL block.
 const ONE_BLOCK: usize = 4000;
 
-/// Where all series meet: everything lies in the second cache.
+/// The common point of all series: everything fits the second cache.
 const COMMON: Shape = Shape { fragment_bytes: 256, ..in_flight(128) };
 
 const fn in_flight(events: u32) -> Shape {
@@ -41,18 +41,18 @@ const fn in_flight(events: u32) -> Shape {
     Shape { in_flight: events, window: 2 * events, batch, ..Shape::USUAL }
 }
 
-/// One thing that grows.
+/// One parameter that grows.
 struct Growth {
     name: &'static str,
     points: &'static [u32],
     shape: fn(u32) -> Shape,
-    /// The first point of the fit: before it the cost of the event is a large part of that of its few fragments, and the cost
-    /// of a fragment falls.
+    /// The first point of the fit: below it, the cost of the event is a large part of that of its few fragments, and
+    /// the cost of a fragment falls.
     fitted_from: u32,
-    /// This many events alone: what is read of them lies in the cache. Otherwise the distance of headers in memory would be
-    /// measured, which other programs change as well.
+    /// The number of events, if it is limited so that what is read of them stays in the cache. Otherwise the distance
+    /// of headers in memory would be measured, which other programs change as well.
     events: Option<u32>,
-    /// The largest exponent of the cost of a fragment that is good.
+    /// The largest accepted exponent of the cost of a fragment.
     bound: f64,
 }
 
@@ -89,7 +89,7 @@ const GROWTHS: [Growth; 5] = [
         events: Some(CACHED),
         bound: CONSTANT,
     },
-    // Each block has a header, which is found and read.
+    // Each block has a header, which must be found and read.
     Growth {
         name: "blocks",
         points: &[1, 2, 4, 8],
@@ -105,7 +105,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     for growth in GROWTHS {
         let exponent = growth.case("exponent");
         let points: Vec<_> = growth.points.iter().map(|&point| (point, growth.case_of(point))).collect();
-        // A line needs all its points.
+        // A fit needs all its points.
         let is_wanted = session.wants(&exponent) || points.iter().any(|(_, case)| session.wants(case));
         if !is_wanted {
             continue;
@@ -141,7 +141,7 @@ impl Growth {
         case
     }
 
-    /// Nanoseconds for an event at each point. The points are taken in turns, so that a change of the machine disturbs all.
+    /// Nanoseconds per event at each point. The points are measured in turns, so that a disturbance affects all.
     fn measure(&self, scale: Scale) -> Result<Vec<Series>, BenchError> {
         let mut points = self
             .points
@@ -164,7 +164,7 @@ impl Growth {
         let row = Row::of(case, "exponent", &Series { ours: exponents.clone(), limit: Vec::new() }, EXPONENT);
         let least = exponents.iter().copied().fold(f64::INFINITY, f64::min);
         session.row(row.or_nothing().with_remark(Some(format!("bound: {}", self.bound))))?;
-        // A tiny run is over before there is something to fit.
+        // A tiny run is too short for a fit.
         if session.options.scale == Scale::Tiny || least <= self.bound {
             return Ok(());
         }
@@ -176,7 +176,7 @@ impl Growth {
         session.fail(case, &why)
     }
 
-    /// The exponent of the cost of a fragment, of each round.
+    /// The exponent of the cost of a fragment, per round.
     fn exponents(&self, measured: &[Series]) -> Vec<f64> {
         let rounds = measured.iter().map(|series| series.ours.len()).min().unwrap_or(0);
         let of_round = |round: usize| {
@@ -191,7 +191,7 @@ impl Growth {
     }
 }
 
-/// The slope of the straight line through the logarithms with the least squares.
+/// The least-squares slope of the straight line through the logarithms.
 fn exponent(points: &[(f64, f64)]) -> f64 {
     let logarithms: Vec<_> = points.iter().map(|(x, y)| (x.ln(), y.ln())).collect();
     let count = logarithms.len() as f64;
@@ -218,7 +218,7 @@ impl Point {
         Ok(Self { shape, prepared, series: Series::default() })
     }
 
-    /// Another pair.
+    /// Measures another pair.
     fn measure(&mut self, scale: Scale, ours_first: bool) -> Result<(), BenchError> {
         let at_least = scale.choose(0.0, 0.01, 0.03);
         let events = f64::from(self.prepared.events);
@@ -262,14 +262,14 @@ mod tests {
     fn all_series_meet_in_the_common_point() {
         let meets = |growth: &Growth| growth.points.iter().any(|point| (growth.shape)(*point) == COMMON);
         let apart: Vec<_> = GROWTHS.iter().filter(|growth| !meets(growth)).map(|growth| growth.name).collect();
-        // Events in flight pass the common number; long fragments have fewer of them, so that they lie in the cache.
+        // Events in flight pass the common number; long fragments have fewer of them, so that they fit the cache.
         assert_eq!(apart, ["in_flight", "fragment_bytes", "blocks"]);
     }
 
     #[test]
     fn a_cost_that_grows_has_an_exponent_above_its_bound() {
         let growth = &GROWTHS[0];
-        // Of an event: more than linearly with the number of sources.
+        // Cost of an event: more than linear in the number of sources.
         let cost = |power: f64| {
             let of = |point: &u32| Series { ours: vec![50.0 * f64::from(*point).powf(power); 3], limit: Vec::new() };
             growth.points.iter().map(of).collect::<Vec<_>>()

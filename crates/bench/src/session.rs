@@ -1,4 +1,4 @@
-//! Where figures go: to the terminal as lines or a table, and to a report's directory as lines.
+//! The output of figures: to the terminal as lines or a table, and to a report's directory as lines.
 
 use crate::pairs::{Series, median};
 use crate::{BenchError, Options, Scale};
@@ -21,17 +21,17 @@ use std::time::{Duration, SystemTime};
 pub struct Row {
     /// The bench.
     pub bench: String,
-    /// What was measured, in which variant.
+    /// What was measured, and in which variant.
     pub case: Map<String, Value>,
-    /// What the figures count in.
+    /// The unit of the figures.
     pub unit: &'static str,
-    /// The figure in the middle.
+    /// The median figure.
     pub median: f64,
     /// The smallest figure.
     pub min: f64,
     /// The largest figure.
     pub max: f64,
-    /// How many figures there are.
+    /// The number of figures.
     pub repeats: usize,
     /// The median of the limit, in the same unit, measured in turns with ours; `None` without a limit.
     pub limit: Option<f64>,
@@ -39,23 +39,23 @@ pub struct Row {
     pub ratio_to_limit: Option<f64>,
     /// The smallest and the largest ratio of a pair.
     pub ratio_spread: Option<[f64; 2]>,
-    /// What it cost, where that was measured.
+    /// The cost, if measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_seconds_per_gigabyte: Option<Cpu>,
-    /// The same of all threads of the process and of its children, senders and emulators too.
+    /// The same of all threads of the process and of its children, including senders and emulators.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process_cpu_seconds_per_gigabyte: Option<ProcessCpu>,
-    /// What the limit is, and what was promised.
+    /// The limit, and the target.
     pub note: &'static str,
-    /// What has to be known of this figure before anything is concluded from it.
+    /// A warning that a reader needs before drawing conclusions from this figure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,
-    /// Whether nothing is a right result, as for losses; otherwise a figure of 0.000 is an error of the bench.
+    /// Whether 0 is a valid result, as for losses; otherwise a figure of 0.000 is an error of the bench.
     #[serde(skip)]
     pub may_be_zero: bool,
 }
 
-/// Medians of the seconds of processor for 10^9 bytes, each of the sending and of the receiving thread.
+/// Medians of the processor seconds per 10^9 bytes, of the sending and of the receiving thread.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 pub struct Cpu {
     /// Sender and receiver of ours.
@@ -64,7 +64,7 @@ pub struct Cpu {
     pub limit: [f64; 2],
 }
 
-/// Medians of the seconds of processor for 10^9 bytes, of all threads.
+/// Medians of the processor seconds per 10^9 bytes, of all threads.
 #[derive(Copy, Clone, PartialEq, Debug, Serialize)]
 pub struct ProcessCpu {
     /// While ours was measured.
@@ -96,12 +96,12 @@ impl Row {
         }
     }
 
-    /// The same, of which nothing is a right result.
+    /// The same, with 0 as a valid result.
     pub(crate) fn or_nothing(self) -> Self {
         Self { may_be_zero: true, ..self }
     }
 
-    /// Why this cannot be a figure, if it cannot: what the table would show as 0.000, or no number.
+    /// Why this is not a figure: the table would show 0.000, or it is not a number.
     fn flaw(&self) -> Option<String> {
         let figures = [("", Some(self.median)), ("the limit is ", self.limit)];
         figures.into_iter().find_map(|(which, figure)| {
@@ -112,7 +112,7 @@ impl Row {
         })
     }
 
-    /// The same with what it cost the sending and the receiving thread, in seconds of processor for 10^9 bytes.
+    /// Adds the cost of the sending and the receiving thread, in processor seconds per 10^9 bytes.
     pub(crate) fn with_cpu(mut self, sender: &Series, receiver: &Series) -> Self {
         let medians = |side: fn(&Series) -> &Vec<f64>| [sender, receiver].map(|series| median(side(series).clone()));
         let (ours, limit) = (medians(|series| &series.ours), medians(|series| &series.limit));
@@ -124,14 +124,14 @@ impl Row {
         self.marked(Some(ours), limit)
     }
 
-    /// The same with what it cost all threads, in seconds of processor for 10^9 bytes.
+    /// Adds the cost of all threads, in processor seconds per 10^9 bytes.
     pub(crate) fn with_process_cpu(mut self, all: &Series) -> Self {
         let [ours, limit] = [&all.ours, &all.limit].map(|side| median(side.iter().copied()));
         self.process_cpu_seconds_per_gigabyte = Some(ProcessCpu { ours, limit });
         self
     }
 
-    /// The same with what has to be known of it, where there is something.
+    /// Adds a remark, if there is one.
     pub(crate) fn with_remark(mut self, remark: Option<String>) -> Self {
         self.remark = match (self.remark, remark) {
             (Some(one), Some(other)) => Some(format!("{one}; {other}")),
@@ -140,7 +140,7 @@ impl Row {
         self
     }
 
-    /// The same, marked if a processor that should have been the limit waited for something: its rate by its own time is known.
+    /// Adds a mark if the processor, judged by its rate per busy second, was idle at times and not the limit.
     pub(crate) fn by_processor(self, per_processor_second: &Series) -> Self {
         let busy = |rate: f64, side: &[f64]| rate / median(side.iter().copied());
         let limit = self.limit.map(|rate| busy(rate, &per_processor_second.limit));
@@ -148,7 +148,7 @@ impl Row {
         self.marked(Some(ours), limit)
     }
 
-    /// Marks a rate whose processor worked for a smaller part of the time than `SATURATED`.
+    /// Marks a rate whose processor was busy for less than `SATURATED` of the time.
     fn marked(self, ours: Option<f64>, limit: Option<f64>) -> Self {
         let waited = |busy: Option<f64>| busy.filter(|busy| *busy > 0.0 && *busy < SATURATED);
         let remark = match (waited(ours), waited(limit)) {
@@ -161,12 +161,12 @@ impl Row {
     }
 }
 
-/// A case as an object; in the order of the alphabet, so that lines can be compared.
+/// A case as an object, sorted by key so that lines can be compared.
 pub(crate) fn case<const N: usize>(pairs: [(&str, Value); N]) -> Map<String, Value> {
     pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// A case as filters and the table see it: `crc=true sources=16`.
+/// A case as filters and the table show it: `crc=true sources=16`.
 pub fn text_of(case: &Map<String, Value>) -> String {
     let pairs = case.iter().map(|(key, value)| match value {
         Value::String(text) => format!("{key}={text}"),
@@ -177,37 +177,37 @@ pub fn text_of(case: &Map<String, Value>) -> String {
 
 /// A bench that is running.
 pub struct Session<'a> {
-    /// What was asked for.
+    /// The options.
     pub options: Options,
     name: String,
     out: &'a mut dyn Write,
     report: Option<Report>,
-    /// Cases that were chosen: measured, failed, or skipped because they cannot be measured here.
+    /// Chosen cases: measured, failed, or skipped because they cannot be measured here.
     chosen: usize,
-    /// Those of them that failed.
+    /// Of these, the failed ones.
     failed: usize,
-    /// The note of the last row of the table: it is not printed twice in a row.
+    /// The note of the last row of the table: it is not repeated in the next row.
     told: &'static str,
 }
 
-/// A rate by second of processor that was not measured.
+/// A rate per second of processor that was not measured.
 pub(crate) const UNKNOWN: f64 = f64::INFINITY;
 
-/// A processor that works for a smaller part of the time was not the limit of what was measured.
+/// A processor that was busy for less than this share of the time was not the limit.
 const SATURATED: f64 = 0.9;
 
-/// Between the doctor's pages of two runs.
+/// Separates the doctor's pages of two runs.
 const SEPARATOR: &str = "\n----\n\n";
 
-/// Where the lines are kept.
+/// The files of a report.
 struct Report {
     lines: File,
-    /// What the machine was and could do when each of the runs began.
+    /// The doctor's page, as the machine was when each of the runs began.
     doctor: PathBuf,
 }
 
 impl<'a> Session<'a> {
-    /// Looks at the machine and says what it is.
+    /// Examines the machine and prints a line about it.
     pub(crate) fn open(name: &str, options: Options, out: &'a mut dyn Write) -> Result<Self, BenchError> {
         let report = match &options.report {
             Some(directory) => {
@@ -225,8 +225,8 @@ impl<'a> Session<'a> {
         Ok(session)
     }
 
-    /// A run of one builder unit that checks and writes nothing, with one processor for the nodes and one for the front ends.
-    /// The times of measurement are in milliseconds.
+    /// A run of one builder unit that checks and writes nothing, with one processor for the nodes and one for the front
+    /// ends. The measured times are in milliseconds.
     pub(crate) fn plan(&self, sender: SlinkConfig, [tiny, quick, full]: [u64; 3], name: &str) -> RunPlan {
         let scale = self.options.scale;
         RunPlan {
@@ -243,12 +243,12 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether a case is to be measured.
+    /// Whether a case was requested.
     pub(crate) fn wants(&self, case: &Map<String, Value>) -> bool {
         self.options.case.as_ref().is_none_or(|filter| text_of(case).contains(filter.as_str()))
     }
 
-    /// Measures a case that was asked for. If that fails, the session says why, and the bench goes on.
+    /// Measures a case if it was requested. If that fails, the session reports why, and the bench continues.
     pub(crate) fn measure(
         &mut self,
         case: &Map<String, Value>,
@@ -257,22 +257,22 @@ impl<'a> Session<'a> {
         if self.wants(case) { self.attempt(case, measuring) } else { Ok(()) }
     }
 
-    /// The same where several cases are measured at once, one of which at least was asked for.
+    /// The same for several cases that are measured at once, at least one of which was requested.
     pub(crate) fn attempt(
         &mut self,
         case: &Map<String, Value>,
         measuring: impl FnOnce(&mut Self) -> Result<(), BenchError>,
     ) -> Result<(), BenchError> {
         match measuring(self) {
-            // No other case would have the program.
+            // The program is missing for all other cases too.
             Err(error @ BenchError::NoProgram { .. }) => Err(error),
-            // Where the error is that nothing can be printed, this fails as well.
+            // If the error is that printing fails, this fails as well.
             Err(error) => self.fail(case, &error.to_string()),
             Ok(()) => Ok(()),
         }
     }
 
-    /// Says why a case has no figure.
+    /// Reports why a case has no figure.
     pub(crate) fn fail(&mut self, case: &Map<String, Value>, why: &str) -> Result<(), BenchError> {
         self.chosen += 1;
         self.failed += 1;
@@ -280,9 +280,9 @@ impl<'a> Session<'a> {
         self.tell(&line, || format!("{:<44} FAILED: {why}", text_of(case)))
     }
 
-    /// Prints a row and keeps it.
+    /// Prints a row and writes it to the report.
     pub(crate) fn row(&mut self, mut row: Row) -> Result<(), BenchError> {
-        // A tiny run may be over before anything has come.
+        // A tiny run may be over before anything has arrived.
         row.may_be_zero |= self.options.scale == Scale::Tiny;
         if let Some(flaw) = row.flaw() {
             return self.fail(&row.case, &flaw);
@@ -294,14 +294,14 @@ impl<'a> Session<'a> {
         self.tell(&json!(row), || table_line(&row, note))
     }
 
-    /// Says why a case is not measured here.
+    /// Reports why a case is not measured here.
     pub(crate) fn skip(&mut self, case: &Map<String, Value>, why: &str) -> Result<(), BenchError> {
         self.chosen += 1;
         let line = json!({ "bench": self.name, "case": case, "skipped": why });
         self.tell(&line, || format!("{:<44} skipped: {why}", text_of(case)))
     }
 
-    /// Ends, and says how many cases failed; an error if no case was chosen.
+    /// Ends, and returns the number of failed cases; an error if no case was chosen.
     pub(crate) fn close(self, name: &str) -> Result<usize, BenchError> {
         match self.options.case {
             Some(filter) if self.chosen == 0 => Err(BenchError::NoCase { name: name.to_owned(), filter }),
@@ -323,8 +323,8 @@ impl std::fmt::Debug for Session<'_> {
     }
 }
 
-/// What a bare receiver takes in of the streams of a run, as long and on the same processors: 10^9 bytes by the clock, and by
-/// second of its processor; and the seconds of processor for 10^9 bytes of all threads.
+/// Runs a bare receiver on the streams of a run, for the same time and on the same processors. Returns 10^9 bytes per
+/// elapsed second and per second of its processor, and the processor seconds per 10^9 bytes of all threads.
 pub(crate) fn bare_receiver(plan: &RunPlan) -> Result<[f64; 3], BenchError> {
     let config = WalkConfig { sender: plan.sender, duration: plan.interval, cpus: plan.cpus, ..WalkConfig::default() };
     let walked = tcp_walk(config).map_err(BenchError::system("bare receiver"))?;
@@ -367,7 +367,7 @@ fn machine(name: &str, options: &Options, looked: &Diagnosis) -> Result<Value, B
     }))
 }
 
-/// What has to be typed to measure the same. Where files are written is not a part of it unless it was chosen.
+/// The command that repeats the measurement. The output directory is included only if it was chosen.
 fn command(name: &str, options: &Options) -> String {
     let mut command = format!("ropewalk bench {name}");
     command.push_str(options.scale.choose(" --tiny", " --quick", ""));
@@ -383,14 +383,14 @@ fn command(name: &str, options: &Options) -> String {
     command
 }
 
-/// What is set in a way that deserves this grade.
+/// The subjects of the findings of this grade.
 fn subjects(looked: &Diagnosis, grade: Grade) -> Vec<&str> {
     let of_grade = looked.findings.iter().filter(|finding| finding.grade == grade);
     of_grade.map(|finding| finding.subject.as_str()).collect()
 }
 
-/// Beside the figures of a run stands what the machine could do when it began: settings change, and so does what others do
-/// on a machine. A later run of the day has its page behind the earlier one's, as with the lines.
+/// Appends what the machine could do when the run began: settings and the load by others change. A later run of the
+/// same day appends to the same file, as with the lines.
 fn attach(file: &Path, looked: &Diagnosis, options: &Options) -> Result<(), BenchError> {
     let examined = match options.scale {
         Scale::Tiny => looked.clone(),
@@ -430,7 +430,7 @@ fn table_head(machine: &Value) -> String {
     )
 }
 
-/// What spoils figures, where there is something.
+/// The harmful settings, if there are any.
 fn harm(machine: &Value) -> String {
     let harmful: Vec<_> =
         machine["settings"]["harmful"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -474,7 +474,7 @@ fn table_line(row: &Row, note: &str) -> String {
     line
 }
 
-/// `DIR/<date>-<host>/<bench>.jsonl`, and `<bench>.doctor.txt`; a second run of the same day goes on in the same files.
+/// `DIR/<date>-<host>/<bench>.jsonl`, and `<bench>.doctor.txt`; a second run of the same day appends to the same files.
 fn open_report(directory: &Path, name: &str) -> std::io::Result<Report> {
     let directory = directory.join(format!("{}-{}", Utc::from(SystemTime::now()).date(), host()));
     std::fs::create_dir_all(&directory)?;
@@ -515,7 +515,7 @@ mod tests {
         assert!(text.contains("\"command\":\"ropewalk bench any --quick"), "{text}");
     }
 
-    /// What a session prints, and how many cases failed.
+    /// Returns what a session prints, and the number of failed cases.
     fn session(json: bool, measuring: impl FnOnce(&mut Session<'_>)) -> (String, usize) {
         let options = Options {
             scale: Scale::Quick,

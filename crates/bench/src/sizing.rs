@@ -1,9 +1,9 @@
-//! `bench sizing`: what the simulator predicts of this very machine, beside what it does.
+//! `bench sizing`: the simulator's predictions for this machine, beside measurements.
 //!
-//! One configuration is measured and gives the simulator its costs: what the bare receiver takes for a byte, and what a
-//! run takes beside that for a fragment. Then others are predicted with these costs and measured: other fragments,
-//! other sources, other builder units. The front ends' speed is no prediction: in each configuration it is what the
-//! bare receiver gets of them.
+//! One configuration is measured and gives the simulator its costs: the bare receiver's cost per byte, and a run's
+//! remaining cost per fragment. Then others are predicted with these costs and measured: other fragments, other
+//! sources, other builder units. The front ends' speed is not predicted: in each configuration it is the rate of the
+//! bare receiver.
 
 use crate::BenchError;
 use crate::pairs::{Series, alternate, median};
@@ -17,14 +17,14 @@ const CALIBRATED: &str = "the configuration that the simulator's costs are taken
 const PREDICTED: &str = "limit: what the simulator predicts; promise: within 15 %, or within what was measured";
 /// Bytes that a front end writes with one system call.
 const SEND: usize = 64 << 10;
-/// What a message costs in the machines and drives, in nanoseconds: an estimate, not taken from the run. Under load it
-/// is shared by a batch and hardly matters.
+/// The cost of a message in the machines and drives, in nanoseconds: an estimate, not taken from the run. Under load a
+/// batch shares it, and it hardly matters.
 const MESSAGE_NS: f64 = 100.0;
-/// A byte costs a run so much more than the bare receiver, whose one buffer is more often in the cache than the blocks
-/// of a pool (`docs/performance.md`, where the time goes).
+/// A byte costs a run this factor more than the bare receiver, whose one buffer is more often in the cache than the
+/// blocks of a pool (`docs/performance.md`, where the time goes).
 const DEARER: f64 = 1.2;
 
-/// Looks at what a fragment costs; each next one starts from the last and is nearly exact.
+/// Iterations for the cost of a fragment; each starts from the last and is nearly exact.
 const STEPS: usize = 4;
 
 /// A configuration of the readout unit and builder units of one process.
@@ -35,8 +35,8 @@ struct Setup {
     builders: usize,
 }
 
-/// The first is the calibrated one. The next three were looked at while the model was made; those after them were predicted
-/// before they were ever measured, and nothing was changed for them.
+/// The first is the calibrated one. The next three were measured during the development of the model; those after them
+/// were predicted before any measurement, and the model was not changed for them.
 const SETUPS: [Setup; 11] = [
     Setup { sources: 16, fragment_bytes: 2048, builders: 1 },
     Setup { sources: 16, fragment_bytes: 1024, builders: 1 },
@@ -46,20 +46,20 @@ const SETUPS: [Setup; 11] = [
     Setup { sources: 16, fragment_bytes: 2048, builders: 3 },
     Setup { sources: 16, fragment_bytes: 512, builders: 1 },
     Setup { sources: 16, fragment_bytes: 4000, builders: 1 },
-    // More than a block of a FEROL holds: two pieces for each fragment.
+    // More than a FEROL block holds: two pieces per fragment.
     Setup { sources: 16, fragment_bytes: 4096, builders: 1 },
     Setup { sources: 8, fragment_bytes: 1024, builders: 2 },
     Setup { sources: 32, fragment_bytes: 4000, builders: 3 },
 ];
 
-/// What work costs here.
+/// The costs of work on this machine.
 #[derive(Copy, Clone, Debug)]
 struct Costs {
     bytes_per_cpu_second: f64,
     fragment_ns: f64,
 }
 
-/// What was measured of a configuration; all in 10^9 bytes, by the clock and by second of processor.
+/// The measured rates of a configuration, in 10^9 bytes per elapsed second and per second of processor.
 #[derive(Clone, Debug)]
 struct Measured {
     by_clock: Series,
@@ -109,12 +109,12 @@ impl Setup {
         ])
     }
 
-    /// Memory of the readout unit: for each source as much as 16 have of the usual one.
+    /// Memory of the readout unit: per source as much as each of 16 has in the usual one.
     fn pool_mib(self) -> usize {
         USUAL_POOL_MIB.max(USUAL_POOL_MIB / 16 * self.sources)
     }
 
-    /// Takes runs, and in turns the bare receiver, which says how fast the front ends are and what a byte costs.
+    /// Measures runs in turns with the bare receiver, which gives the front ends' speed and the cost of a byte.
     fn measure(self, session: &Session<'_>) -> Result<Measured, BenchError> {
         let sender = SlinkConfig {
             streams: self.sources,
@@ -135,8 +135,8 @@ impl Setup {
         Ok(Measured { by_clock, per_cpu })
     }
 
-    /// What the simulator makes of the costs where front ends send this many 10^9 bytes a second: by the clock, and by
-    /// second of processor.
+    /// Simulates with these costs and front ends that send this many 10^9 bytes a second. Returns the rate per elapsed
+    /// second and per second of processor.
     fn predict(self, costs: Costs, front_ends: f64) -> Result<[f64; 2], BenchError> {
         let system =
             System::parse("bench sizing", &self.describe(costs, front_ends), &[]).map_err(BenchError::wrong)?;
@@ -150,7 +150,7 @@ impl Setup {
         Ok([rate, rate / busy])
     }
 
-    /// This configuration as a sizing file: what `RunPlan` sets up, on one computer with these costs.
+    /// This configuration as a sizing file: the setup of `RunPlan` on one computer with these costs.
     fn describe(self, costs: Costs, front_ends: f64) -> String {
         let Self { sources, fragment_bytes, builders } = self;
         format!(
@@ -171,14 +171,14 @@ impl Setup {
 }
 
 impl Costs {
-    /// What a byte costs, from the bare receiver, and what is left of a run's costs for a fragment: so much that the
-    /// simulator gives the figure that was measured.
+    /// The cost of a byte from the bare receiver, and the remaining cost of a fragment, chosen so that the simulator
+    /// reproduces the measured figure.
     fn of(setup: Setup, measured: &Measured) -> Result<Self, BenchError> {
         let [ours, bare] = [&measured.per_cpu.ours, &measured.per_cpu.limit].map(|all| median(all.iter().copied()));
         let ns_per_fragment = |gigabytes_per_second: f64| setup.fragment_bytes as f64 / gigabytes_per_second.max(1e-3);
         let mut costs = Self { bytes_per_cpu_second: bare / DEARER * 1e9, fragment_ns: 0.0 };
         for _ in 0..STEPS {
-            // Front ends without a limit: what is sought is what the computer can do.
+            // Unlimited front ends: the limit of the computer is wanted.
             let [_, simulated] = setup.predict(costs, 100.0)?;
             let missing = ns_per_fragment(ours) - ns_per_fragment(simulated);
             costs.fragment_ns = (costs.fragment_ns + missing).max(0.0);

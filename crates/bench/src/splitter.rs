@@ -1,5 +1,5 @@
-//! `bench splitting`: frames of several triggers that a splitter in C divides, in the thread that reads and in a process of its
-//! own, beside a copy of the same frames.
+//! `bench splitting`: frames of several triggers that a splitter in C divides, in the reading thread and in a process,
+//! beside a copy of the same frames.
 
 use crate::BenchError;
 use crate::fragments::{BLOCK, in_blocks};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The example's splitter, and the headers that it needs.
+/// The example's splitter, and its headers.
 const FILES: [(&str, &str); 3] = [
     ("trigger_board.c", include_str!("../../../examples/splitter/trigger_board.c")),
     ("ropewalk_splitter.h", include_str!("../../../bindings/c/ropewalk_splitter.h")),
@@ -28,9 +28,9 @@ const FILES: [(&str, &str); 3] = [
 ];
 const SOURCE: SourceId = SourceId(1);
 const LARGEST_FRAME: usize = 64 << 10;
-/// All frames lie in memory of this many bytes.
+/// Bytes of memory that hold all frames.
 const MEMORY: usize = 8 << 20;
-/// Fragments at a time, as a drive takes them.
+/// Fragments per batch, as in a drive.
 const BATCH: usize = 128;
 const START: Duration = Duration::from_secs(10);
 const NOTE: &str = "limit: the same frames copied, one after the other; ours: fragments of each of their triggers";
@@ -102,7 +102,7 @@ impl Frames {
         Ok(Self { frames, triggers, plan, bytes })
     }
 
-    /// Thousands of frames for each second by the clock, over all of them again and again until the time is over.
+    /// Repeats over all frames until `at_least` has passed. Returns thousands of frames per elapsed second.
     fn per_second(
         &self,
         at_least: Duration,
@@ -116,7 +116,7 @@ impl Frames {
         Ok([all as f64 / begin.elapsed().as_secs_f64() / 1e3])
     }
 
-    /// All of them divided.
+    /// Divides all frames.
     fn divided(&self, by: &mut dyn Batches) -> Result<(), BenchError> {
         let mut divider = Divider::new(SOURCE, &*self.plan);
         let (mut out, mut fragments) = (Vec::with_capacity(BATCH), 0);
@@ -136,7 +136,7 @@ impl Frames {
         Ok(())
     }
 
-    /// All of them copied.
+    /// Copies all frames.
     fn copied(&self, to: &mut [u8]) -> Result<(), BenchError> {
         for frame in &self.frames {
             let mut at = 0;
@@ -150,7 +150,7 @@ impl Frames {
     }
 }
 
-/// A frame of the example's board: triggers of equal length, and what is left of its bytes as hits of the last one.
+/// A frame of the example's board: triggers of equal length; the last one gets the remaining bytes as hits.
 fn frame(bytes: usize, triggers: usize) -> Vec<u8> {
     let hits = (bytes - 4) / triggers - 6;
     let mut frame = [&b"TB"[..], &(triggers as u16).to_le_bytes()].concat();
@@ -164,9 +164,9 @@ fn frame(bytes: usize, triggers: usize) -> Vec<u8> {
     frame
 }
 
-/// What divides frames, a batch of them at a time.
+/// Divides frames, a batch at a time.
 trait Batches {
-    /// Another batch begins.
+    /// Begins another batch.
     fn begin(&mut self, batch: &[Received]) -> Result<(), BenchError>;
 
     /// Takes the next fragments.
@@ -183,10 +183,10 @@ impl Batches for Splitter {
     }
 }
 
-/// A splitter's process that has a batch at a time, and is waited for.
+/// A splitter's process that gets one batch at a time, and is waited for.
 struct Elsewhere {
     process: SplitterProcess,
-    /// What is left of the batch.
+    /// The rest of the batch.
     answers: VecDeque<usize>,
 }
 
@@ -202,7 +202,7 @@ impl Elsewhere {
         Ok(this)
     }
 
-    /// Waits until it has happened.
+    /// Waits until `has_happened`.
     fn wait(&mut self, mut has_happened: impl FnMut(&mut SplitterProcess) -> bool) -> Result<(), BenchError> {
         let wait = Wait::begin();
         while !has_happened(&mut self.process) {

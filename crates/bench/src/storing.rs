@@ -1,5 +1,5 @@
-//! `bench storing`: events that lie in memory into run files, by a builder unit's storage and the machine's disk, beside a bare
-//! loop that writes prepared blocks the same way; and packed by zstd on a thread of its own, beside the library alone.
+//! `bench storing`: events in memory into run files, by a builder unit's storage and the machine's disk, beside a bare
+//! loop that writes prepared blocks; and compressed by zstd on a separate thread, beside the library alone.
 //!
 //! `bench write`: from sockets to run files, beside a bare loop on the same device.
 
@@ -26,10 +26,10 @@ use std::time::{Duration, Instant};
 
 const SOURCES: u32 = 16;
 const FRAGMENT_BYTES: usize = 2048;
-/// Blocks of memory that fragments lie in, and the bytes of one.
+/// The number of memory blocks for fragments, and the bytes of one.
 const FRAGMENT_BLOCKS: usize = 256;
 const FRAGMENT_BLOCK: usize = 64 << 10;
-/// Bytes of a bare write: as the disk does it.
+/// Bytes of a bare write, as in the disk's thread.
 const BLOCK: usize = 1 << 20;
 const FILE_BYTES: u64 = 512 << 20;
 const NOTE_PLAIN: &str =
@@ -37,7 +37,7 @@ const NOTE_PLAIN: &str =
 const NOTE_HUGE: &str =
     "limit: the same loop over memory in huge pages, which is the most that this machine writes; nothing is synced";
 
-/// How storage packs.
+/// The compression level of storage.
 const LEVEL: u8 = 1;
 const PACKED_NOTE: &str =
     "limit: the library alone on one thread, the same segment, 1 MiB at once, nothing written; target: 0.9";
@@ -45,7 +45,7 @@ const PACKED_NOTE: &str =
 const PACKED_BY_TWO_NOTE: &str = "limit: the library alone on one thread";
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
-    // Past the page cache it matters much what pages the bytes lie in: ours are huge, a loop's of two lines are not.
+    // With direct writes, the page size of the source memory matters: ours is huge pages, a simple loop's is not.
     let ways = [
         ("direct", WriteMode::Direct, HugePages::Never, NOTE_PLAIN),
         ("direct", WriteMode::Direct, HugePages::Auto, NOTE_HUGE),
@@ -79,7 +79,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Storage packs on threads of its own and writes what comes out; the library packs the same bytes and nothing is done with them.
+/// Storage compresses on its own threads and writes the output; the library compresses the same bytes without output.
 fn measure_packing(scale: Scale, threads: u8, output: &Path) -> Result<[Series; 2], BenchError> {
     let bytes = scale.choose(4 << 20, 512 << 20, 2 << 30);
     let directory = scratch(output, "storing-packed");
@@ -94,7 +94,7 @@ fn measure_packing(scale: Scale, threads: u8, output: &Path) -> Result<[Series; 
     alternate(scale.pairs(), ours, limit)
 }
 
-/// The front of a segment that is not packed: records of the same events, as many bytes as their fragments have.
+/// The beginning of an uncompressed segment: records of the same events, truncated to the total size of the fragments.
 fn segment(directory: &Path) -> Result<Vec<u8>, BenchError> {
     let bytes = FRAGMENT_BLOCK * FRAGMENT_BLOCKS;
     store(WriteMode::Buffered, config(directory), bytes as u64)?;
@@ -116,7 +116,7 @@ fn packed(config: StorageConfig) -> StorageConfig {
     }
 }
 
-/// Packs this many bytes of a segment by the library alone, as large a piece at once as the run file does.
+/// Compresses this many bytes of a segment with the library alone, in pieces of the run file's size.
 fn pack_bare(segment: &[u8], bytes: u64) -> std::io::Result<[f64; 2]> {
     let mut compressor = zstd::bulk::Compressor::new(LEVEL.into())?;
     let mut out = vec![0; 2 * STRETCH_BYTES];
@@ -127,8 +127,8 @@ fn pack_bare(segment: &[u8], bytes: u64) -> std::io::Result<[f64; 2]> {
     Ok(begin.figures(bytes))
 }
 
-/// Samples of 16 bits with a few bits of noise on a baseline that wanders, as digitisers send them; the noise of each number is
-/// another one, or what packs would find the same bytes again.
+/// Samples of 16 bits with a few bits of noise on a drifting baseline, as digitisers send them. The noise differs per
+/// number, or the compressor would find repeated bytes.
 fn fill(bytes: &mut [u8], number: u32) {
     let mut noise = 0x9e37_79b9_u32.wrapping_mul(2 * number + 1);
     for (place, sample) in bytes.chunks_exact_mut(2).enumerate() {
@@ -144,7 +144,7 @@ fn measure(scale: Scale, mode: WriteMode, huge_pages: HugePages, output: &Path) 
     let bytes = scale.choose(4 << 20, 1 << 30, 4 << 30);
     let directory = scratch(output, "storing");
     let clean = || {
-        // What is left behind is this process's own directory; the figure is good all the same.
+        // Ignored: what remains is this process's own directory, and the figure is valid.
         let _ = std::fs::remove_dir_all(&directory);
     };
     let ours = || {
@@ -161,7 +161,7 @@ fn measure(scale: Scale, mode: WriteMode, huge_pages: HugePages, output: &Path) 
     alternate(scale.pairs(), ours, limit)
 }
 
-/// An event whose fragments lie in memory.
+/// An event whose fragments are in memory.
 struct Prepared<'a> {
     number: u64,
     fragments: &'a [Slice],
@@ -217,7 +217,7 @@ fn store(mode: WriteMode, config: StorageConfig, bytes: u64) -> Result<[f64; 2],
     let disk = disk.map_err(BenchError::system("the disk's thread"))?;
     let mut storage = Storage::new(disk, config, Staging::new(pool("records", 64 << 10, 512)?));
     let clock = MonotonicClock;
-    // A batch takes a disk half a millisecond, and who packs it ten.
+    // A batch takes a disk half a millisecond, and a compressing thread ten.
     let pause = Duration::from_micros(if is_packed { 500 } else { 20 });
     storage.begin(clock.now(), RunNumber(1), Incarnation(1));
     let (mut number, mut progress) = (0, Vec::new());
@@ -251,7 +251,7 @@ fn config(directory: &Path) -> StorageConfig {
     }
 }
 
-/// The time and the seconds of processor that something takes.
+/// The elapsed time and the processor seconds of a stretch of work.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Stretch {
     begin: Instant,
@@ -263,7 +263,7 @@ impl Stretch {
         Self { begin: Instant::now(), process_seconds: process_cpu_seconds() }
     }
 
-    /// 10^9 bytes a second, and the processor seconds of all threads for 10^9 bytes, after this number of bytes.
+    /// 10^9 bytes a second, and the processor seconds of all threads per 10^9 bytes, for this number of bytes.
     pub(crate) fn figures(self, bytes: u64) -> [f64; 2] {
         let (seconds, process) = (self.begin.elapsed().as_secs_f64(), process_cpu_seconds() - self.process_seconds);
         let gigabytes = (bytes as f64).max(1.0) / 1e9;
@@ -271,7 +271,7 @@ impl Stretch {
     }
 }
 
-/// A loop that writes files of the same size as a run's, one after the other and in order, and keeps as many.
+/// A loop that writes files of the size of a run's in order, one after the other, and keeps as many.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct BareFiles {
     pub(crate) mode: WriteMode,
@@ -281,7 +281,7 @@ pub(crate) struct BareFiles {
 }
 
 impl BareFiles {
-    /// Writes until `is_over`, which gets the number of bytes: rate and cost.
+    /// Writes until `is_over`, which gets the number of bytes written. Returns rate and cost.
     pub(crate) fn write(self, directory: &Path, is_over: impl Fn(u64) -> bool) -> std::io::Result<[f64; 2]> {
         std::fs::create_dir_all(directory)?;
         let way = if self.mode == WriteMode::Direct { OFlags::DIRECT } else { OFlags::empty() };
@@ -309,7 +309,7 @@ impl BareFiles {
     }
 }
 
-/// Whether the file system of this directory takes direct writes; some, as older tmpfs, refuse them.
+/// Whether the file system of this directory accepts direct writes; some, such as older tmpfs, refuse them.
 pub(crate) fn takes_direct_writes(directory: &Path) -> Result<bool, BenchError> {
     let bare = BareFiles { mode: WriteMode::Direct, huge_pages: HugePages::Never, block: BLOCK };
     let written = bare.write(directory, |written| written > 0);
@@ -321,11 +321,11 @@ pub(crate) fn takes_direct_writes(directory: &Path) -> Result<bool, BenchError> 
     }
 }
 
-/// Bytes of one bare write: what the builder unit gathers at most.
+/// Bytes of one bare write: the maximum that the builder unit gathers.
 const WRITE_BATCH: usize = 8 << 20;
 const NOTE_WRITE: &str =
     "limit: the device, which one thread writes in order with O_DIRECT, 8 MiB at a time; both without sync";
-/// Where the limit is not the device.
+/// The note if the limit is not the device.
 const CACHED: &str =
     "this file system takes no O_DIRECT: the limit is a loop of buffered writes, the page cache and not the device";
 
@@ -334,7 +334,7 @@ pub(crate) fn bench_write(session: &mut Session<'_>) -> Result<(), BenchError> {
     let case = case([("sources", json!(sender.streams)), ("fragment_bytes", json!(sender.fragment_bytes))]);
     session.measure(&case, |session| {
         let scale = session.options.scale;
-        // The thread of the disk must not share the nodes' processor.
+        // The disk thread must not share the nodes' processor.
         let usual = session.plan(sender, [100, 1500, 3000], "write");
         let plan = RunPlan { check_crc: true, write: true, cpus: None, ..usual };
         let directory = scratch(&session.options.output, "write-bare");
@@ -349,7 +349,7 @@ pub(crate) fn bench_write(session: &mut Session<'_>) -> Result<(), BenchError> {
         let limit = || {
             let begin = Instant::now();
             let written = bare.write(&directory, |_| begin.elapsed() >= plan.interval);
-            // What is left behind is this process's own directory; the figure is good all the same.
+            // Ignored: what remains is this process's own directory, and the figure is valid.
             let _ = std::fs::remove_dir_all(&directory);
             written.map_err(BenchError::system("bare writing"))
         };

@@ -1,4 +1,4 @@
-//! Each bench once, tiny: what it prints is what was promised.
+//! Runs each bench once, tiny, and checks its output.
 
 use crate::{BenchError, NAMES, Options, Scale, run};
 use serde_json::Value;
@@ -12,7 +12,7 @@ fn options(name: &str) -> Options {
         report: None,
         peers: false,
         output: std::env::temp_dir().join(format!("ropewalk-bench-{name}-{}", std::process::id())),
-        // Takes any arguments and ends well; the program itself is started by its own tests.
+        // Accepts any arguments and succeeds; the tests of the program start the real one.
         program: PathBuf::from("/bin/true"),
     }
 }
@@ -37,7 +37,7 @@ fn check_case(name: &str, case: Option<&str>, rows: usize) {
     }
 }
 
-/// The rows of a case, whose figures may be 0.
+/// Checks the rows of a case, whose figures may be 0.
 fn check_rows(name: &str, case: Option<&str>, rows: usize) -> Vec<Value> {
     let lines = lines(name, Options { case: case.map(str::to_owned), ..options(name) });
     assert_eq!(lines[0]["bench"], "machine");
@@ -54,7 +54,7 @@ fn check_rows(name: &str, case: Option<&str>, rows: usize) -> Vec<Value> {
     lines[1..].to_vec()
 }
 
-/// Benches of rates say what these cost all threads.
+/// Benches of rates report their cost in all threads.
 #[test]
 fn throughput_has_its_cost() {
     let cases = [
@@ -103,7 +103,7 @@ fn framing_gives_figures() {
     check("framing", 4);
 }
 
-/// Those of a process need the program, whose tests have them.
+/// The cases with a process need the program, whose tests have them.
 #[test]
 fn splitting_gives_figures() {
     check_case("splitting", Some("by=thread"), 3);
@@ -140,14 +140,14 @@ fn start_gives_figures() {
     check("start", 1);
 }
 
-/// A program stands in for the demo and says what the demo would say.
+/// A script replaces the demo and prints what the demo would print.
 #[test]
 fn demo_gives_its_rate_beside_the_slower_limit() {
     let directory = std::env::temp_dir().join(format!("ropewalk-bench-stand-in-{}", std::process::id()));
     std::fs::create_dir_all(&directory).expect("a directory for the test");
     let program = directory.join("ropewalk");
     let account = r#"{"rate":{"bytes_per_s":5e8},"bytes":{"payload_received":1000000}}"#;
-    // Written by another process: one of this process that a test starts could still have it open for writing.
+    // Another process writes it: a child that a test of this process starts could still have the file open for writing.
     let script = format!("#!/bin/sh\necho run 1 runs\necho '{account}'\n");
     let write = ["-c", "printf %s \"$1\" > \"$0\" && chmod +x \"$0\""];
     let written = std::process::Command::new("sh").args(write).arg(&program).arg(script).status();
@@ -181,7 +181,7 @@ fn tcpla_gives_quantiles_of_latency() {
 
 #[test]
 fn tcpla_gives_what_a_readout_unit_takes_in() {
-    // Nodes that are processes need the program, and are tested with it.
+    // Cases with nodes as processes need the program, and are tested with it.
     check_case("tcpla", Some("fragment_bytes=2048 nodes=in process"), 2);
     check_case("tcpla", Some("figure=checked"), 1);
 }
@@ -263,7 +263,7 @@ fn a_report_keeps_the_lines_and_a_table_is_for_people() {
     assert_eq!((days.len(), kept.lines().count()), (1, 5));
 }
 
-/// Settings change, and so does what others do on a machine: a page of the day's first run would tell nothing of the others.
+/// Settings and the load by others change: a page of the day's first run would not describe the others.
 #[test]
 fn every_run_that_is_reported_has_the_doctors_page() {
     let directory = std::env::temp_dir().join(format!("ropewalk-bench-doctor-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Exit statuses and errors, as `docs/cli.md` promises them. Those of runs and files follow from what was found: `terms::status`.
+//! Exit statuses and errors, as promised in `docs/cli.md`. `terms::status` has those of runs and files.
 
 use crate::grouped;
 use ropewalk_config::ConfigurationError;
@@ -13,23 +13,23 @@ use std::io::ErrorKind;
 
 /// Nothing was lost, misplaced or doubtful.
 pub const GOOD: u8 = 0;
-/// The ledger does not balance, or a file holds damage.
+/// The ledger does not balance, or a file is damaged.
 pub const UNBALANCED: u8 = 1;
-/// Usage or configuration.
+/// Error in usage or configuration.
 pub const USAGE: u8 = 2;
 /// Something was lost, misplaced or is doubtful.
 pub const LOST: u8 = 3;
-/// Port, disk, rights.
+/// Error of the environment: port, disk, permissions.
 pub const ENVIRONMENT: u8 = 4;
 /// The stop was forced.
 pub const FORCED: u8 = 130;
 
-/// Why a command could not do what it was asked for.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The user can mend it in the command or the configuration.
+    /// The user can correct it in the command or the configuration.
     Usage(String),
-    /// The machine does not allow it.
+    /// The machine does not permit it.
     Environment(String),
 }
 
@@ -142,12 +142,12 @@ const fn names_no_file(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory)
 }
 
-/// The exit status; the reasons go to standard error.
+/// Prints the reasons on standard error, and returns the exit status.
 pub fn with_reasons(status: &StatusSummary) -> u8 {
     with_remarks(status, &[])
 }
 
-/// The same with the first of these remarks on single sources.
+/// The same, followed by the first of these remarks on single sources.
 pub fn with_remarks(status: &StatusSummary, remarks: &[String]) -> u8 {
     if !status.is_good() {
         let more = remarks.len().saturating_sub(1);

@@ -1,4 +1,4 @@
-//! What the programs `ropewalk` and `ropewalk-lab` share: printing, exit statuses, and which error leads to which.
+//! Code shared by the programs `ropewalk` and `ropewalk-lab`: printing, exit statuses, and the status of each error.
 
 #![forbid(unsafe_code)]
 

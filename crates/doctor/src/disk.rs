@@ -1,4 +1,4 @@
-//! How fast the disk is if it is written as run files are: in order, past the page cache, and what takes its time meanwhile.
+//! The speed of the disk for writes like those of run files: in order, past the page cache; and its activity meanwhile.
 
 use crate::run::scratch;
 use ropewalk_host::{DiskActivity, DiskCounters, disk_of};
@@ -12,29 +12,28 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Bytes of one write, as of run files.
+/// Bytes of one write, as in run files.
 const BLOCK: usize = 1 << 20;
-/// Between two looks at the time. What goes through the page cache is synchronised then.
+/// Bytes between two checks of the time. Buffered writes are synchronised then.
 const BATCH: u64 = 64 << 20;
 
-/// What was found of a disk.
 pub(crate) struct DiskFigures {
-    /// 10^9 bytes a second that reach it.
+    /// 10^9 bytes a second that reach the disk.
     pub(crate) rate: f64,
-    /// Milliseconds that the shortest record takes to get there.
+    /// Milliseconds to write and sync the shortest record.
     pub(crate) sync_ms: f64,
-    /// What took its time meanwhile; `None` in memory and over the network.
+    /// The disk's activity meanwhile; `None` in memory and over the network.
     pub(crate) says: Option<String>,
-    /// Which way is faster; `None` if only one is possible.
+    /// The faster way of writing; `None` if only one is possible.
     pub(crate) probe: Option<WriteProbe>,
 }
 
-/// Measures the disk of this directory for about this time.
+/// Measures the disk of this directory for about `duration`.
 pub(crate) fn measure(output: &Path, duration: Duration) -> io::Result<DiskFigures> {
     let directory = scratch(output, "doctor-disk");
     std::fs::create_dir_all(&directory)?;
     let measured = measure_in(&directory, duration);
-    // What is left behind is this process's own directory; the figures are good all the same.
+    // Ignored: what remains is this process's own directory, and the figures are valid.
     let _ = std::fs::remove_dir_all(&directory);
     measured
 }
@@ -52,7 +51,7 @@ fn measure_in(directory: &Path, duration: Duration) -> io::Result<DiskFigures> {
     Ok(DiskFigures { rate, sync_ms, says, probe })
 }
 
-/// 10^9 bytes a second, in one file, from front to back.
+/// 10^9 bytes a second, written in order to one file.
 fn write_in_order(directory: &Path, duration: Duration, is_direct: bool) -> io::Result<f64> {
     let mut pool = Pool::new(PoolConfig::anonymous("doctor", BLOCK, 1)).map_err(io::Error::other)?;
     let mut loan = pool.loan(Owner::SHARED).ok_or_else(|| io::Error::other("no memory"))?;

@@ -1,9 +1,9 @@
-//! Emulated front ends at full speed: S-LINK64 fragments in FEROL blocks over TCP, whole and right.
+//! Emulated front ends at full speed: valid S-LINK64 fragments in FEROL blocks over TCP.
 //!
-//! Each stream has one buffer of many fragments that is written again and again; between two writes only the
-//! event numbers, and with them the checksums, are patched in place. What arrives is what real front ends
-//! would send: benches point this at a bare receiver and at ours, so that both get the same. Where payloads are to be
-//! *written*, each is another for each event, word by word, and its checksum is computed over all of it.
+//! Each stream has one buffer of many fragments that is sent repeatedly; between two sends only the event numbers, and
+//! with them the checksums, are patched in place. The receiver gets what real front ends would send: benches use this
+//! for a bare receiver and for ours, so that both get the same. Where payloads are *written*, each event has a
+//! different payload, written word by word, and its checksum is computed over all of it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,20 +19,20 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, sockopt};
 
-/// What is sent.
+/// The configuration of the senders.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct SlinkConfig {
-    /// TCP streams, each a source of its own.
+    /// TCP streams, one source each.
     pub streams: usize,
-    /// The source id of the first stream; the others count on.
+    /// The source id of the first stream; the others follow.
     pub first_source: SourceId,
     /// Bytes of a whole FED fragment, header and trailer included: a multiple of 8, at least 16.
     pub fragment_bytes: usize,
-    /// Whether every payload is written for every event; otherwise a buffer's payloads are sent again and again.
+    /// Whether every payload is written for every event; otherwise the payloads of a buffer repeat.
     pub written: bool,
-    /// Fragments that are written with one system call.
+    /// Fragments per system call.
     pub fragments_per_send: usize,
-    /// Events after which all streams end; `None` for no end but the caller's.
+    /// The number of events of all streams; `None` sends until the caller stops.
     pub events: Option<u32>,
 }
 
@@ -54,20 +54,19 @@ impl Default for SlinkConfig {
 pub struct SlinkStream {
     source: SourceId,
     fragment_bytes: usize,
-    /// Bytes of a fragment on the wire, the headers of its blocks included.
+    /// Bytes of a fragment on the wire, including the headers of its blocks.
     wire_bytes: usize,
-    /// Fragments to a buffer.
+    /// Fragments per buffer.
     fragments: usize,
     buffer: Vec<u8>,
     patch: Patch,
-    /// Whether every payload is written for every event.
     is_written: bool,
-    /// The event number of the buffer's first fragment at the next turn, counted from 1.
+    /// The event number of the buffer's first fragment in the next send, counted from 1.
     next_event: u32,
 }
 
 impl SlinkStream {
-    /// Fragments of `fragment_bytes`, so many to a buffer, with payloads that differ.
+    /// A stream of fragments of `fragment_bytes`, with `fragments` per buffer and differing payloads.
     pub fn new(source: SourceId, fragment_bytes: usize, fragments: usize) -> Self {
         let fragment_bytes = (fragment_bytes / 8 * 8).max(fed::MIN_BYTES);
         let (mut buffer, mut fragment, mut payload) = (Vec::new(), Vec::new(), Vec::new());
@@ -76,7 +75,7 @@ impl SlinkStream {
         for _ in 0..fragments {
             payload.clear();
             while payload.len() < fragment_bytes - fed::MIN_BYTES {
-                // A linear congruence is random enough to make every payload another.
+                // A linear congruential generator is random enough to make every payload different.
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 payload.extend_from_slice(&state.to_le_bytes());
             }
@@ -90,7 +89,7 @@ impl SlinkStream {
         Self { source, fragment_bytes, wire_bytes, fragments, buffer, patch, is_written: false, next_event: 1 }
     }
 
-    /// The same with a payload of its own for each event.
+    /// The same with a different payload for each event.
     pub fn written(self) -> Self {
         Self { is_written: true, ..self }
     }
@@ -110,7 +109,7 @@ impl SlinkStream {
         self.next_event
     }
 
-    /// The next fragments, at most a buffer full and none behind event `last`; empty when that has been sent.
+    /// The next fragments, at most a buffer full and none after event `last`; empty when all were sent.
     pub fn next_fragments(&mut self, last: u32) -> &[u8] {
         let count = self.fragments.min((last + 1).saturating_sub(self.next_event) as usize);
         for (wire, event) in self.buffer.chunks_exact_mut(self.wire_bytes).zip(self.next_event..).take(count) {
@@ -125,7 +124,7 @@ impl SlinkStream {
     }
 }
 
-/// Writes the fragment of an event over one of the same length: source and event number are in every word of its payload.
+/// Writes an event's fragment over one of the same length: every word of its payload contains source and event number.
 fn write(wire: &mut [u8], bytes: usize, source: SourceId, event: u32) {
     let level1_id = event & Header::MAX_LEVEL1_ID;
     let header = Header::new(source, level1_id, bunch_crossing(event));
@@ -152,12 +151,12 @@ fn write(wire: &mut [u8], bytes: usize, source: SourceId, event: u32) {
     }
 }
 
-/// The bunch crossing of an event: they come one after the other.
+/// The bunch crossing of an event: consecutive events have consecutive ones.
 fn bunch_crossing(event: u32) -> u16 {
     (event % 3564) as u16
 }
 
-/// Gives a fragment on the wire another event number.
+/// Replaces the event number of a fragment on the wire.
 fn number(wire: &mut [u8], patch: &Patch, source: SourceId, event: u32) {
     let level1_id = event & Header::MAX_LEVEL1_ID;
     for block in wire.chunks_mut(ferol::MAX_BLOCK_BYTES) {
@@ -172,10 +171,10 @@ fn number(wire: &mut [u8], patch: &Patch, source: SourceId, event: u32) {
     patch.apply(header, trailer, Header::new(source, level1_id, bunch_crossing(event)));
 }
 
-/// What was sent.
+/// The amount of data sent.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub struct Sent {
-    /// Events: every stream has sent a fragment of each.
+    /// The number of events of which every stream has sent a fragment.
     pub events: u32,
     /// Bytes of FED fragments, of all streams.
     pub fragment_bytes: u64,
@@ -184,7 +183,7 @@ pub struct Sent {
 struct Connection {
     socket: OwnedFd,
     stream: SlinkStream,
-    /// Where in the stream's buffer the next write begins, and where the buffer ends.
+    /// Where the next write begins in the stream's buffer, and where the buffer ends.
     place: usize,
     end: usize,
 }
@@ -199,7 +198,7 @@ impl SlinkSender {
     /// Connects every stream, round robin over the addresses. Connecting blocks, sending does not.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// The error of the operating system.
     pub fn connect(addresses: &[SocketAddr], config: SlinkConfig) -> io::Result<Self> {
         let connections = (0..config.streams).zip(addresses.iter().cycle()).map(|(number, address)| {
             let source = SourceId(config.first_source.0 + number as u32);
@@ -210,21 +209,21 @@ impl SlinkSender {
         Ok(Self { connections: connections.collect::<io::Result<_>>()?, config })
     }
 
-    /// Sends until `stop` is set or the configured events are sent, then brings every stream to the same event
-    /// and ends it in order. The receiver's back-pressure is the pace.
+    /// Sends until `stop` is set or the configured events are sent, then brings every stream to the same event and
+    /// closes it in order. The receiver's back-pressure sets the pace.
     ///
     /// # Errors
-    /// What the operating system says, for example that the receiver is gone.
+    /// The error of the operating system, for example if the receiver is gone.
     pub fn run(self, stop: &AtomicBool) -> io::Result<Sent> {
         self.run_counted(stop, &AtomicU64::new(0))
     }
 
-    /// As [`SlinkSender::run`], and counts meanwhile the fragments that sockets have taken, for another thread.
+    /// Like [`SlinkSender::run`], and stores the number of fragments that sockets have accepted, for another thread.
     ///
     /// # Errors
     /// As [`SlinkSender::run`].
     pub fn run_counted(mut self, stop: &AtomicBool, fragments: &AtomicU64) -> io::Result<Sent> {
-        // One below the top, so that an event behind the last can be named.
+        // One below the maximum, so that an event after the last can be named.
         let mut last = self.config.events.unwrap_or(u32::MAX - 1);
         while self.send_round(last)? {
             let sent = self.connections.iter().map(|connection| u64::from(connection.stream.next_event - 1));
@@ -244,7 +243,7 @@ impl SlinkSender {
         Ok(Sent { events, fragment_bytes: fragment_bytes.sum() })
     }
 
-    /// Gives every socket what it takes; false when everything up to event `last` is sent.
+    /// Sends to every socket what it accepts; returns false when everything up to event `last` is sent.
     fn send_round(&mut self, last: u32) -> io::Result<bool> {
         let (mut unfinished, mut sent) = (false, 0);
         for connection in &mut self.connections {
@@ -272,12 +271,12 @@ impl SlinkSender {
         Ok(unfinished)
     }
 
-    /// Sleeps until a socket that has something to send takes more.
+    /// Sleeps until a socket with unsent data accepts more.
     fn wait_for_room(&self) -> io::Result<()> {
         let unfinished = self.connections.iter().filter(|connection| connection.place < connection.end);
         let mut sockets: Vec<PollFd<'_>> =
             unfinished.map(|connection| PollFd::new(&connection.socket, PollFlags::OUT)).collect();
-        // With an end, so that a stop is noticed although the receiver stands still.
+        // Bounded, so that a stop is noticed even if the receiver stalls.
         let a_moment = Timespec { tv_sec: 0, tv_nsec: Duration::from_millis(20).as_nanos() as i64 };
         match rustix::event::poll(&mut sockets, Some(&a_moment)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -286,10 +285,10 @@ impl SlinkSender {
     }
 }
 
-/// Connects a stream; blocks until the other side has taken it.
+/// Connects a stream; blocks until the other side has accepted it.
 ///
 /// # Errors
-/// What the operating system says.
+/// The error of the operating system.
 pub fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
@@ -298,9 +297,9 @@ pub fn connect(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Sets cubic where the kernel has it: bbr, a common default, is four times slower over loopback.
+/// Sets cubic if the kernel has it: bbr, a common default, is four times slower over loopback.
 pub fn set_congestion_control(socket: &impl AsFd) {
-    // Without it the figure is lower, but still a figure.
+    // Without it the figure is lower, but still valid.
     let _ = sockopt::set_tcp_congestion(socket, "cubic");
 }
 
@@ -311,7 +310,7 @@ mod tests {
 
     use super::*;
 
-    /// Every fragment of these bytes, put together again.
+    /// Reassembles every fragment of these bytes.
     fn fragments(mut wire: &[u8]) -> Vec<Vec<u8>> {
         let (mut assembly, mut fragments, mut fragment) = (Assembly::new(1 << 20), Vec::new(), Vec::new());
         while let Some((block, rest)) = Block::split_first(wire).expect("blocks back to back") {

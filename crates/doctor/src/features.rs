@@ -1,4 +1,4 @@
-//! What the kernel can do for Ropewalk, found by asking it.
+//! What the kernel can do for Ropewalk, found by trying it.
 
 use ropewalk_host::{Capability, Machine, TransparentHugePages};
 use ropewalk_io::tcp::{io_uring_operations, try_io_uring};
@@ -20,7 +20,7 @@ pub struct Feature {
     pub remark: String,
 }
 
-/// All of them.
+/// Every feature that the doctor checks.
 pub fn features(found: &Found) -> Vec<Feature> {
     let machine = &found.machine;
     vec![
@@ -38,14 +38,14 @@ pub fn features(found: &Found) -> Vec<Feature> {
 
 fn io_uring() -> Feature {
     let name = "io_uring";
-    // The error is the one that an endpoint would get.
+    // The error is the one that an end point would get.
     match try_io_uring() {
         Ok(()) => Feature { name, is_there: true, remark: "fewer system calls for each byte sent".to_owned() },
         Err(why) => Feature { name, is_there: false, remark: format!("{why}; epoll is used in its place") },
     }
 }
 
-/// The operations that are used here, each with whether it is there.
+/// Whether the operations that are used here are available.
 fn operations() -> Feature {
     let name = "io_uring operations";
     let operations = match io_uring_operations() {
@@ -60,7 +60,7 @@ fn operations() -> Feature {
     Feature { name, is_there: missing == 0, remark: told.join(", ") }
 }
 
-/// Whether a socket of this family can be had.
+/// Whether a socket of this family can be created.
 fn of_family(name: &'static str, family: AddressFamily, kind: SocketType, use_: &str) -> Feature {
     match socket(family, kind, None) {
         Ok(_) => Feature { name, is_there: true, remark: use_.to_owned() },
@@ -86,7 +86,7 @@ fn xdp(found: &Found) -> Feature {
         Permission::Refused => {
             let missing = found.machine.rights.missing_for_xdp().into_iter().map(Capability::name);
             let missing: Vec<_> = missing.collect();
-            // Else it is a filter of system calls.
+            // Otherwise a filter of system calls refuses it.
             let lacks = if missing.is_empty() { String::new() } else { format!(": it lacks {}", missing.join(", ")) };
             (false, format!("this process may not{lacks}"))
         }
@@ -94,7 +94,7 @@ fn xdp(found: &Found) -> Feature {
     Feature { name, is_there, remark }
 }
 
-/// In which ways each card's packets may come, the fastest first, by the names that `xdp` of a gateway has.
+/// The AF_XDP modes that each card supports, the fastest first, by the names of a gateway's `xdp` key.
 pub(crate) fn xdp_modes<'a>(cards: impl Iterator<Item = (&'a String, &'a CardReport)>) -> Feature {
     let modes = |report: &CardReport| {
         let has = |what: &str| report.xdp.iter().any(|feature| feature == what);

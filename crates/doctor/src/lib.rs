@@ -1,4 +1,4 @@
-//! What this machine can do with Ropewalk, what limits it, and what to change first: one page, within half a minute.
+//! What this machine can do with Ropewalk, what limits it, and what to change first: one page, in half a minute.
 //!
 //! ```text
 //!  tune's findings ─────────────┐
@@ -34,17 +34,17 @@ pub use verdict::{Limit, Verdict};
 /// How much is measured.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Scale {
-    /// A moment: enough to see that it works, in a test.
+    /// The minimum that shows that it works, for tests.
     Tiny,
-    /// Of a bench, within 50 s.
+    /// Of a bench, at most 50 s.
     Quick,
-    /// Of the doctor, twenty seconds; of a bench, at least nine pairs: for most within 20 min, but two hours for those of packets and
-    /// the gateway, whose many cases are better chosen one by one.
+    /// For the doctor, twenty seconds; for a bench, at least nine pairs: most take less than 20 min, but those of
+    /// packets and the gateway two hours; their many cases are better selected one by one.
     Full,
 }
 
 impl Scale {
-    /// One of three values.
+    /// Selects one of three values.
     pub const fn choose<T: Copy>(self, tiny: T, quick: T, full: T) -> T {
         match self {
             Self::Tiny => tiny,
@@ -62,15 +62,15 @@ impl Scale {
 /// Why there are no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum DoctorError {
-    /// The system did not give what was needed.
+    /// The system refused an operation.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// What was measured did not do what it should, so that its speed means nothing.
+    /// The measured code did not work correctly, so that its speed is meaningless.
     #[error("{what}: no figure, because the result is wrong")]
     Wrong {
         /// What is wrong.
@@ -79,12 +79,12 @@ pub enum DoctorError {
 }
 
 impl DoctorError {
-    /// The system refused this.
+    /// An error of the system in this operation.
     pub fn system(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::System { what, source }
     }
 
-    /// The result is wrong.
+    /// A wrong result.
     pub fn wrong(what: impl ToString) -> Self {
         Self::Wrong { what: what.to_string() }
     }
@@ -115,10 +115,10 @@ impl Diagnosis {
     /// The name and version of this form.
     pub const SCHEMA: &'static str = "ropewalk-doctor-1";
 
-    /// Looks, and measures nothing.
+    /// Examines the machine without measuring.
     ///
     /// # Errors
-    /// If /proc and /sys cannot be read, or an interface that is wished for is not there.
+    /// If /proc and /sys cannot be read, or a requested interface does not exist.
     pub fn look(wish: &Wish) -> Result<Self, DoctorError> {
         let found = Found::read(&mut Place::live(), wish).map_err(DoctorError::wrong)?;
         let findings = check(&found, wish);
@@ -128,10 +128,10 @@ impl Diagnosis {
         Ok(Self { schema: Self::SCHEMA, machine, topology, features, measured, verdict, findings })
     }
 
-    /// Looks, and measures for about twenty seconds; files are written below `output`, and removed.
+    /// Examines the machine and measures for about twenty seconds; files are written below `output`, and removed.
     ///
     /// # Errors
-    /// If the machine cannot be read, or does not let something be measured that every machine lets.
+    /// If the machine cannot be read, or refuses a measurement that every machine permits.
     pub fn examine(wish: &Wish, output: &Path, scale: Scale) -> Result<Self, DoctorError> {
         let looked = Self::look(wish)?;
         let measured = measure(output, scale)?;

@@ -1,4 +1,4 @@
-//! The measurement: what the machine does at most, and what Ropewalk does on it.
+//! The measurements: the limits of the machine, and Ropewalk's rates on it.
 
 use crate::emulated::{SlinkConfig, set_congestion_control};
 use crate::memory::{FAR_BEYOND_CACHES, copy_gigabytes_per_second, scan_gigabytes_per_second};
@@ -75,9 +75,9 @@ impl Built {
 
 /// Streams of the measured runs.
 const STREAMS: usize = 16;
-/// Sizes of their fragments in bytes.
+/// Sizes of their fragments, in bytes.
 const SIZES: [usize; 3] = [256, 2048, 16 << 10];
-/// The size with which writing is measured, too.
+/// The size with which writing is measured too.
 const WRITTEN: usize = 2048;
 /// Bytes of a datagram.
 const DATAGRAM: usize = 1024;
@@ -85,7 +85,7 @@ const DATAGRAM: usize = 1024;
 /// Measures for about twenty seconds.
 ///
 /// # Errors
-/// If the system does not give what is needed.
+/// If the system refuses an operation.
 pub fn measure(output: &Path, scale: Scale) -> Result<Measured, DoctorError> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let pair = (cpus > 1).then_some([0, 1]);
@@ -160,7 +160,7 @@ fn loopback(duration: Duration, cpus: Option<[usize; 2]>) -> io::Result<f64> {
     })
 }
 
-/// Datagrams that one thread sends in a second, and the part of them that another one receives.
+/// Datagrams that one thread sends in a second, and the share of them that another one receives.
 fn datagrams(duration: Duration, cpus: Option<[usize; 2]>) -> Result<(f64, f64), DoctorError> {
     let pool = PoolConfig::anonymous("doctor datagrams", 256 << 10, 8);
     let memory = PacketMemory::pool(Pool::new(pool).map_err(DoctorError::wrong)?);
@@ -177,7 +177,7 @@ fn datagrams(duration: Duration, cpus: Option<[usize; 2]>) -> Result<(f64, f64),
             pin(cpus.map(|[receiver, _]| receiver));
             let (mut count, mut packets) = (0, Vec::new());
             loop {
-                // Asked before it looks for the last time: nothing is on its way then.
+                // Read before the last receive: then nothing is in flight.
                 let is_last = is_over.load(Ordering::Acquire);
                 let came = receiver.receive(MonotonicClock.now(), &mut packets);
                 packets.clear();
@@ -192,7 +192,7 @@ fn datagrams(duration: Duration, cpus: Option<[usize; 2]>) -> Result<(f64, f64),
                 }
             }
         });
-        // On a thread of its own: the calling thread's next measurement would inherit its processor.
+        // On a separate thread: the calling thread's next measurement would inherit its processor.
         let sent = scope.spawn(|| send(to, duration, cpus)).join().unwrap_or_else(|_| Err(io::Error::other("a panic")));
         is_over.store(true, Ordering::Release);
         let received = receiving.join().unwrap_or(0);
@@ -227,7 +227,7 @@ fn run(
         filter: "",
         warm_up: Duration::from_millis(scale.choose(20, 300, 300)),
         interval: Duration::from_millis(scale.choose(60, 2000, 2000)),
-        // The disk has a thread of its own, which must not share the nodes' processor.
+        // The disk has its own thread, which must not share the nodes' processor.
         cpus: cpus.filter(|_| !write),
         pool_mib: USUAL_POOL_MIB,
         output: scratch(output, "doctor-run"),

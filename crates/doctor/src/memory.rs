@@ -1,14 +1,14 @@
-//! What the memory can do: reading and copying, far beyond the caches.
+//! Memory rates: reading and copying, far beyond the caches.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-/// How much is read or copied in one pass if nothing else is wanted.
+/// Default size of one pass of reading or copying, in bytes.
 pub const FAR_BEYOND_CACHES: usize = 256 << 20;
 
-/// 10^9 bytes a second that `memcpy` copies (counted once), best of `passes` over `bytes`.
+/// 10^9 bytes a second that `memcpy` copies (counted once): the best of `passes` over `bytes`.
 ///
-/// Ordinary pages: with huge ones it is up to 1.6 times that.
+/// Ordinary pages: huge ones give up to 1.6 times that.
 pub fn copy_gigabytes_per_second(bytes: usize, passes: u32) -> f64 {
     let (from, mut to) = (vec![1u8; bytes], vec![2u8; bytes]);
     best_of(bytes, passes, || {
@@ -17,7 +17,7 @@ pub fn copy_gigabytes_per_second(bytes: usize, passes: u32) -> f64 {
     })
 }
 
-/// 10^9 bytes a second that are scanned when every word is read, best of `passes` over `bytes`.
+/// 10^9 bytes a second when every word is read: the best of `passes` over `bytes`.
 pub fn scan_gigabytes_per_second(bytes: usize, passes: u32) -> f64 {
     let words = vec![1u64; bytes / 8];
     best_of(words.len() * 8, passes, || {
@@ -40,19 +40,18 @@ fn best_of(bytes: usize, passes: u32, mut pass: impl FnMut()) -> f64 {
     timed.fold(0.0, f64::max)
 }
 
-/// Where in its page a message begins: in the middle, so that the place of a buffer does not decide a comparison.
+/// The offset of a message in its page: the middle, so that the place of a buffer does not decide a comparison.
 ///
 /// Many processors copy strings of bytes (`rep movsb`, which the kernel uses for sockets) some twenty times more slowly
-/// where the destination lies 1 to 31 bytes behind the source, whole pages of 4 KiB left out: 3 instead of 60 GB/s on an
-/// AMD EPYC of family 25. The kernel puts what is sent on a connection into pages one after the other, begins with a
-/// whole page, and leaves out up to 31 bytes now and then. A message that begins with a page is therefore sent at full
-/// speed, then at a fraction of it for some 100 MB, and then at full speed again. Half a page away from that a run is
-/// over before the two meet.
+/// if the destination is 1 to 31 bytes after the source, modulo 4 KiB: 3 instead of 60 GB/s on an AMD EPYC, family 25.
+/// The kernel puts the data of a connection into consecutive pages, begins with a whole page, and now and then skips up
+/// to 31 bytes. So a message that begins at a page boundary is sent at full speed, then at a fraction of it for some
+/// 100 MB, and then at full speed again. Half a page away, a run is over before the two offsets meet.
 pub const MID_PAGE: usize = PAGE / 2;
-/// Bytes after which processors mistake one place for another: their smallest page.
+/// Processors compare addresses modulo this: their smallest page.
 const PAGE: usize = 4096;
 
-/// Bytes that begin at a chosen place of a page.
+/// Bytes that begin at a chosen offset in a page.
 #[derive(Clone, Debug)]
 pub struct PlacedBytes {
     buffer: Vec<u8>,
@@ -61,7 +60,7 @@ pub struct PlacedBytes {
 }
 
 impl PlacedBytes {
-    /// This many bytes of 0x5a, the first of them at byte `place` of a page.
+    /// `bytes` times 0x5a, the first of them at offset `place` of a page.
     pub fn new(bytes: usize, place: usize) -> Self {
         let buffer = vec![0x5a; bytes + PAGE];
         let begin = place.wrapping_sub(buffer.as_ptr().addr()) % PAGE;

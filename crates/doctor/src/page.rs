@@ -1,4 +1,4 @@
-//! One page for people.
+//! The diagnosis as a page of text.
 
 use crate::Diagnosis;
 use ropewalk_host::{CardKind, Machine, Picture, Plan};
@@ -6,7 +6,7 @@ use ropewalk_terms::counted;
 use ropewalk_tune::{Finding, Grade};
 use std::fmt;
 
-/// What a machine is, in a few lines.
+/// A machine in a few lines.
 pub(crate) fn described(machine: &Machine) -> Vec<String> {
     let memory: u64 = machine.nodes.iter().filter_map(|node| node.memory_bytes).sum();
     let mut lines = vec![format!(
@@ -33,13 +33,13 @@ pub(crate) fn described(machine: &Machine) -> Vec<String> {
     lines
 }
 
-/// Where everything is: as `ropewalk topology` tells it, without what [`described`] says already.
+/// The lines of `ropewalk topology`, without what [`described`] already contains.
 pub(crate) fn topology(machine: &Machine) -> Vec<String> {
     let picture = Picture { machine, plan: &Plan::default() }.to_string();
     picture.lines().skip(1).filter(|line| !line.is_empty()).map(str::to_owned).collect()
 }
 
-/// What is not good, the worst first.
+/// The findings that are not good, the worst first.
 pub(crate) fn ordered(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.retain(|finding| finding.grade >= Grade::CouldBeBetter);
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.grade));

@@ -1,4 +1,4 @@
-//! Processors: where a thread runs, how long it takes to wake one, and whether two processors are two cores.
+//! Processors: pinning, the time to wake a thread, and whether two processors are two cores.
 
 use ropewalk_io::thread::run_on;
 use std::hint::black_box;
@@ -7,15 +7,15 @@ use std::os::unix::net::UnixStream;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-/// Keeps the calling thread on one processor.
+/// Pins the calling thread to one processor.
 ///
 /// # Errors
-/// If there is no such processor, or it is not for us.
+/// If the processor does not exist, or this process may not use it.
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     run_on([cpu as u32])
 }
 
-/// Keeps the calling thread on one processor, if one is given and the machine allows it.
+/// Pins the calling thread to one processor, if one is given and the machine permits it.
 pub fn pin(cpu: Option<usize>) {
     if let Some(cpu) = cpu {
         // A machine with fewer processors measures unpinned.
@@ -23,8 +23,8 @@ pub fn pin(cpu: Option<usize>) {
     }
 }
 
-/// How much more two processors do together than one alone, in arithmetic that fills a core: about 2.0 for two
-/// cores, about 1.0 for two threads of one. Figures of two threads mean nothing without it.
+/// The speed of two processors together relative to one, in arithmetic that fills a core: about 2.0 for two cores,
+/// about 1.0 for two threads of one. Figures of two threads are meaningless without it.
 ///
 /// Takes four times `duration`.
 pub fn core_scaling(cpus: [usize; 2], duration: Duration) -> f64 {
@@ -33,11 +33,11 @@ pub fn core_scaling(cpus: [usize; 2], duration: Duration) -> f64 {
     if alone > 0.0 { together / alone } else { 0.0 }
 }
 
-/// Rounds of arithmetic that these processors do in a second, at once and all together.
+/// Rounds of arithmetic a second, on all of these processors at once.
 fn rounds_per_second(cpus: &[usize], duration: Duration) -> f64 {
     let start = Barrier::new(cpus.len());
     let work = |cpu: usize| {
-        // Without the right to pin, the scheduler spreads two busy threads anyway.
+        // Without permission to pin, the scheduler spreads two busy threads anyway.
         let _ = pin_to_cpu(cpu);
         start.wait();
         let (begin, mut rounds) = (Instant::now(), 0u64);
@@ -64,14 +64,14 @@ fn arithmetic(factor: f64) -> f64 {
     chains.iter().sum()
 }
 
-/// Processor time that the calling thread has used so far, in seconds. Meaningful on a busy machine too, where elapsed
-/// time says little.
+/// Processor time that the calling thread has used, in seconds. Meaningful on a busy machine too, where elapsed time is
+/// not.
 pub fn thread_cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// Processor time that all threads of this process and all its children have used so far, in seconds. Children count in
+/// Processor time that all threads of this process and all its children have used, in seconds. Children count in
 /// hundredths of a second, and not at all if the kernel does not list them.
 pub fn process_cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -83,7 +83,7 @@ pub fn process_cpu_seconds() -> f64 {
     own + (ended + living.sum::<u64>()) as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
-/// What a child has used, and its own children that have ended.
+/// Ticks of a child, and of its own children that have ended.
 fn child_ticks(pid: &str) -> u64 {
     let stat = format!("/proc/{pid}/stat");
     ticks(&stat, 0) + ticks(&stat, 2)
@@ -91,7 +91,7 @@ fn child_ticks(pid: &str) -> u64 {
 
 /// Two neighbouring counts of a `stat` file (proc_pid_stat(5)), from utime on: user and system time.
 fn ticks(stat: &str, from: usize) -> u64 {
-    /// Fields between the name of the program, which ends with the last bracket, and utime.
+    /// Fields between the program's name, which ends with the last bracket, and utime.
     const BEFORE: usize = 11;
     let text = std::fs::read_to_string(stat).unwrap_or_default();
     let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
@@ -149,7 +149,7 @@ mod tests {
                 black_box(arithmetic(1.0));
             }
         });
-        // Until it is so; without the thread it never is.
+        // Loops until it is so; without the thread it never is.
         while process_cpu_seconds() - before < 0.05 {
             std::thread::yield_now();
         }
@@ -163,14 +163,14 @@ mod tests {
         child.kill().expect("it is ours");
         child.wait().expect("it is ours");
         let ended = process_cpu_seconds() - before;
-        // A kernel may not list children that live.
+        // A kernel may not list live children.
         let is_listed = std::path::Path::new("/proc/thread-self/children").exists();
         assert!((living >= 0.05 || !is_listed) && ended >= 0.05, "{living} {ended}");
     }
 
     #[test]
     fn two_processors_do_something_together() {
-        // On a busy machine the one may have had its processor for itself and the two not, or the other way round.
+        // On a busy machine, the first may have had its processor alone and the two not, or the reverse.
         let scaling = core_scaling([0, 0], Duration::from_millis(10));
         assert!(scaling.is_finite() && scaling > 0.0, "{scaling}");
     }

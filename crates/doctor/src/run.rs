@@ -1,5 +1,5 @@
-//! A run that is measured: the nodes as a user starts them, fed at full speed by emulated front ends that cost little,
-//! each half on a processor of its own. The doctor and benches take such runs.
+//! A measured run: the nodes as a user starts them, fed at full speed by cheap emulated front ends, each half on its
+//! own processor. The doctor and benches use such runs.
 
 use crate::DoctorError;
 use crate::emulated::{SlinkConfig, SlinkSender};
@@ -13,63 +13,63 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is run.
+/// The configuration of a run.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
     /// What the front ends send.
     pub sender: SlinkConfig,
     /// Builder units.
     pub builders: usize,
-    /// Whether fragments' checksums are computed.
+    /// Whether the checksums of fragments are computed.
     pub check_crc: bool,
     /// Whether run files are written.
     pub write: bool,
     /// Further sections, such as `[filter]`.
     pub filter: &'static str,
-    /// Not measured, at the beginning.
+    /// Unmeasured time at the beginning.
     pub warm_up: Duration,
-    /// Measured.
+    /// Measured time.
     pub interval: Duration,
     /// Memory of the readout unit, in MiB.
     pub pool_mib: usize,
-    /// The processors of nodes and front ends; none leaves both to the scheduler.
+    /// The processors of nodes and front ends; `None` leaves both to the scheduler.
     pub cpus: Option<[usize; 2]>,
-    /// Where run directories are made; removed at the end.
+    /// The directory for run directories; removed at the end.
     pub output: PathBuf,
 }
 
-/// What came out.
+/// The result of a run.
 #[derive(Copy, Clone, PartialEq, Default, Debug)]
 pub struct Ran {
     /// 10^9 bytes of fragments received a second.
     pub gigabytes_per_second: f64,
-    /// The same for each second of processor that the nodes' threads used.
+    /// The same per processor second of the nodes' threads.
     pub per_processor_second: f64,
-    /// Bytes copied in user space for each byte of payload.
+    /// Bytes copied in user space per byte of payload.
     pub copied: f64,
-    /// Seconds of processor for 10^9 bytes, of all threads of this process, with those of the front ends.
+    /// Processor seconds per 10^9 bytes, of all threads of this process, including the front ends.
     pub cpu_seconds_per_gigabyte: f64,
 }
 
-/// Memory of a readout unit where a configuration says nothing, in MiB.
+/// Default memory of a readout unit, in MiB.
 pub const USUAL_POOL_MIB: usize = 128;
 
-/// How long anything may take that is not measured.
+/// Time-out of everything that is not measured.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is done beside a run, until the flag is set.
+/// Work beside a run, until the flag is set.
 pub type Beside<'a> = dyn Fn(&RunHandle, &AtomicBool) + Sync + 'a;
 
 impl RunPlan {
-    /// Takes a run and measures it in its middle.
+    /// Runs, and measures in the middle of the run.
     ///
     /// # Errors
-    /// If the system refuses something, the run's account does not balance, or anything is lost.
+    /// If the system refuses an operation, the run's account does not balance, or anything is lost.
     pub fn run(&self) -> Result<Ran, DoctorError> {
         self.run_beside(&|_, _| ())
     }
 
-    /// The same, while something is done beside it until the front ends stop.
+    /// The same, with `beside` running until the front ends stop.
     ///
     /// # Errors
     /// As [`RunPlan::run`].
@@ -85,7 +85,7 @@ impl RunPlan {
             let (handle, nodes) = launching.join().unwrap_or_else(|_| Err(DoctorError::wrong("a panic")))?;
             self.feed(handle, &nodes, beside)
         });
-        // A directory that cannot be removed has been written to; the figure is good all the same.
+        // Ignored: a directory that cannot be removed was written to, and the figure is valid.
         let _ = std::fs::remove_dir_all(&self.output);
         ran
     }
@@ -96,7 +96,7 @@ impl RunPlan {
         Ok(configuration)
     }
 
-    /// The run as a configuration file, which ends by itself when the front ends do, or is stopped.
+    /// The run as a configuration file; the run ends with the front ends, or when it is stopped.
     pub fn text(&self, until_sources_end: bool) -> String {
         let mut text = format!(
             "version = 1\n[run]\nwrite = {}\nacknowledge = \"{}\"\nsync = \"never\"\ncheck_crc = {}\nkeep = \"1GiB\"\n\
@@ -134,7 +134,7 @@ impl RunPlan {
         });
         let sent = sent.map_err(|_| DoctorError::wrong("a panic"))?.map_err(DoctorError::system("front ends"))?;
         let received = |handle: &RunHandle| handle.snapshot().counter(Counter::PayloadBytesReceived);
-        // A run that is stopped before the last byte has come takes it for one after the stop.
+        // If the run were stopped before the last byte arrived, that byte would count as after the stop.
         wait(|| received(&handle) == sent.fragment_bytes);
         handle.stop();
         wait(|| handle.is_ended());
@@ -163,7 +163,7 @@ impl RunPlan {
     }
 }
 
-/// Waits for something, but not for ever: whether it has come.
+/// Waits until `over`, for a bounded time. Returns whether it is.
 pub fn wait(mut over: impl FnMut() -> bool) -> bool {
     let began = Instant::now();
     while !over() {
@@ -178,13 +178,13 @@ pub fn wait(mut over: impl FnMut() -> bool) -> bool {
 struct Count {
     at: Instant,
     bytes: u64,
-    /// Of the nodes' threads, and of all.
+    /// Of the nodes' threads, and of all threads.
     cpu_seconds: f64,
     process_seconds: f64,
 }
 
-/// The next new number of received bytes that comes `after` a while: numbers are published twenty times a second,
-/// and only a fresh one belongs to the time at which it is seen.
+/// The next change of the number of received bytes, after a pause: numbers are published twenty times a second, and
+/// only a new one belongs to the time at which it is read.
 fn next_count(handle: &RunHandle, nodes: &BTreeSet<String>, after: Duration) -> Result<Count, DoctorError> {
     let received = || handle.snapshot().counter(Counter::PayloadBytesReceived);
     std::thread::sleep(after);
@@ -200,13 +200,13 @@ fn next_count(handle: &RunHandle, nodes: &BTreeSet<String>, after: Duration) -> 
     Err(DoctorError::wrong("nothing is received"))
 }
 
-/// The threads of this process, by their numbers.
+/// The thread ids of this process.
 fn threads() -> BTreeSet<String> {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     tasks.map(|task| task.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// How much of a processor these threads have used, in seconds; 0 if the kernel does not tell.
+/// Processor seconds of these threads; 0 if the kernel does not report them.
 fn cpu_seconds<'a>(threads: impl Iterator<Item = &'a String>) -> f64 {
     let used = threads.filter_map(|thread| {
         let times = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
@@ -215,7 +215,7 @@ fn cpu_seconds<'a>(threads: impl Iterator<Item = &'a String>) -> f64 {
     used.sum::<f64>() * 1e-9
 }
 
-/// A directory of this process's own.
+/// The path of a directory that belongs to this process alone.
 pub fn scratch(below: &Path, name: &str) -> PathBuf {
     below.join(format!("bench-{name}-{}", std::process::id()))
 }

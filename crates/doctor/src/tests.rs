@@ -1,4 +1,4 @@
-//! What figures mean, and a whole examination in little.
+//! The interpretation of figures, and a small whole examination.
 
 use super::*;
 use crate::run::scratch;

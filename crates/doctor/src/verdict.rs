@@ -1,4 +1,4 @@
-//! What the figures mean: pure, so that every sentence has a test.
+//! The interpretation of the figures, without side effects, so that every sentence has a test.
 
 use crate::measure::{Built, Measured};
 use ropewalk_tune::{Finding, Grade, Sureness};
@@ -38,17 +38,17 @@ pub struct Verdict {
 
 /// Numbers of streams for which rates are reported.
 const STREAMS: [usize; 3] = [16, 64, 700];
-/// Two CPUs that do less than this together are threads of one core, or shared with other programs.
+/// Two CPUs with less than this together are threads of one core, or shared with other programs.
 const TWO_CORES: f64 = 1.5;
-/// A run that moves this part of what bare sockets move is limited by them.
+/// A run that moves at least this share of what bare sockets move is limited by them.
 const AS_BARE: f64 = 0.6;
-/// A copy of this many times what is built is far from being a limit.
+/// If memory can be copied this many times faster than events are built, it is not the limit.
 const SPARE_COPIES: f64 = 2.0;
-/// What is written reaches the disk later than it is measured: a cache in between lets somewhat more through.
+/// Written data reaches the disk later than it is measured: a cache in between accepts somewhat more.
 const CACHED: f64 = 1.3;
 
 impl Verdict {
-    /// What was measured, and what the settings are worth.
+    /// The verdict on these measurements and findings.
     pub(crate) fn of(measured: &Measured, findings: &[Finding]) -> Self {
         let (limit, why) = limit(measured);
         Self {
@@ -132,7 +132,7 @@ fn frequency(hertz: f64) -> String {
     }
 }
 
-/// What to change first: what is harmful before what could be better, what was measured before what is believed.
+/// What to change first: harmful findings before mediocre ones, measured ones before estimated ones.
 fn first(findings: &[Finding]) -> Vec<String> {
     let mut advised: Vec<_> = findings.iter().filter(|finding| finding.grade >= Grade::CouldBeBetter).collect();
     let believed = |finding: &Finding| finding.sureness != Sureness::Measured;

@@ -1,6 +1,6 @@
-//! Who serves chunks allocates nothing between a subscription and its end, whatever its subscribers do or leave undone.
+//! A server of chunks allocates nothing between a subscription and its end, with any behaviour of its subscribers.
 //!
-//! A binary of its own, because it replaces the allocator by one that counts.
+//! A separate binary, because it replaces the allocator by a counting one.
 
 #[path = "support/counting.rs"]
 mod counting;
@@ -35,7 +35,7 @@ fn tcp() -> Tcp {
     Tcp::new(config, pool(16)).expect("sockets")
 }
 
-/// Blocks of all e-links in turns: small chunks, large ones, and some that lie in many blocks.
+/// Blocks of all e-links in turn: small chunks, large ones, and some that span many blocks.
 fn blocks(turns: usize) -> Vec<u8> {
     let mut encoders: Vec<_> = (0..ELINKS).map(|elink| Encoder::new(FORMAT, ELink::new(elink))).collect();
     let mut blocks = Vec::new();
@@ -54,12 +54,12 @@ struct Host {
     server: CardServer<Tcp>,
     writer: RingWriter,
     blocks: Vec<u8>,
-    /// Of the blocks.
+    /// Bytes of the blocks written.
     written: usize,
 }
 
 impl Host {
-    /// A turn of the server, on behalf of a data thread: what it allocates is counted.
+    /// A turn of the server, in place of a data thread: its allocations are counted.
     fn turn(&mut self) {
         let rest = &self.blocks[self.written..];
         let space = self.writer.space();
@@ -89,7 +89,7 @@ fn client(address: &str, policy: Policy, share: Share, one_in: u32) -> Client {
     StreamClient::new(config, tcp(), Staging::new(pool(2)), |_, _| {})
 }
 
-/// Turns the host, and of the clients those that are not lazy, until it is so.
+/// Gives turns to the host and to the clients that are not lazy, until `is_so`.
 fn until(host: &mut Host, clients: &mut [Client], what: &str, mut is_so: impl FnMut(&Host, &[Client]) -> bool) {
     let begin = Instant::now();
     while !is_so(host, clients) {
@@ -118,7 +118,7 @@ fn who_serves_chunks_allocates_nothing_between_a_subscription_and_its_end() {
         client(&address, Policy::Drop, Share::Alone, 1),
         client(&address, Policy::BackPressure, Share::Group(1, Balance::RoundRobin), 1),
         client(&address, Policy::Drop, Share::Group(2, Balance::ByEvent), 1),
-        // The last one does not read: its queue is full, what waits in it is copied, and it is told what it lost.
+        // The last one does not read: its queue is full, waiting chunks are copied, and it is told what it lost.
         client(&address, Policy::Drop, Share::Alone, 1),
     ];
     let is_there = |client: &Client| *client.state() == ClientState::Subscribed;

@@ -5,8 +5,8 @@
 //!                                   ^                                       |
 //!                                   +---- units: they die, hang, restart ---+  messages take their time
 //! ```
-//! Each event's fate is in one document, or its file was set aside after the allowed number of attempts. Nothing is deleted
-//! before that, and each lumisection adds up.
+//! Each event's fate is in one document, or its file was set aside after the permitted number of attempts. Nothing is
+//! deleted before that, and each lumisection adds up.
 
 use ropewalk_flow::files::{
     Broker, BrokerAction, BrokerConfig, Decided, FileId, LumisectionAccount, Merger, StreamCounts, UnitId, Work,
@@ -21,25 +21,25 @@ use std::time::Duration;
 /// The files of a run, and the units that filter them.
 #[derive(Clone, PartialEq, Debug)]
 struct Scenario {
-    /// Everything else follows from it.
+    /// The seed of everything else.
     seed: u64,
-    /// Events by the file that they are in, in the order in which files are written.
+    /// The events of each file, in the order in which files are written.
     files: BTreeMap<FileId, Vec<u64>>,
-    /// How many filter units there are.
+    /// The number of filter units.
     units: u32,
-    /// How patient the broker is.
+    /// The time-outs of the broker.
     broker: BrokerConfig,
-    /// A unit dies in one of so many steps; 0: never.
+    /// A unit dies in one of this many steps; 0: never.
     deaths: u64,
-    /// A unit hangs in one of so many steps, for a while or for ever; 0: never.
+    /// A unit hangs in one of this many steps, for a while or forever; 0: never.
     hangs: u64,
     /// The broker gets a unit's message in one of `delay` steps.
     delay: u64,
     /// The broker dies in one of `broker_deaths` steps; 0: never.
     broker_deaths: u64,
-    /// A document cannot get its name in one of so many cases; 0: never.
+    /// A document cannot get its name in one of this many cases; 0: never.
     refusals: u64,
-    /// So long all that may go wrong; then nothing does any more.
+    /// The number of steps with faults; none happen afterwards.
     steps: u64,
 }
 
@@ -77,7 +77,7 @@ impl Scenario {
     }
 }
 
-/// Steps after the last fault by which everything is decided.
+/// Maximum steps from the last fault until everything is decided.
 const LONGEST: u64 = 20_000;
 const STEP: Duration = Duration::from_micros(200);
 
@@ -88,13 +88,13 @@ struct World {
     now: Instant,
     step: u64,
     directory: Directory,
-    /// Files that are still to be written, the first one last.
+    /// Files yet to be written, the first one last.
     unwritten: Vec<FileId>,
     broker: Broker,
     merger: Merger,
     closed: BTreeMap<u32, LumisectionAccount>,
     units: Vec<Unit>,
-    /// Units that died, as long as the broker has not heard everything of them.
+    /// Dead units, until the broker has received all of their messages.
     ghosts: Vec<Unit>,
     /// Units of a broker that died.
     orphans: Vec<Unit>,
@@ -103,7 +103,7 @@ struct World {
 }
 
 impl World {
-    /// The world of a scenario, before anything has happened.
+    /// The world of a scenario, at its beginning.
     fn new(scenario: Scenario) -> Self {
         let unwritten: Vec<FileId> = scenario.files.keys().copied().rev().collect();
         let mut world = Self {
@@ -126,13 +126,13 @@ impl World {
         world
     }
 
-    /// Mixed from everything that came out: equal for equal histories.
+    /// A digest of all output: equal for equal histories.
     fn digest(&self) -> u64 {
         let counts = self.broker.counts();
         mixed(self.step, self.deaths << 20 | counts.given_back, mixed(counts.decided, counts.stale, counts.set_aside))
     }
 
-    /// Takes the run.
+    /// Executes the run.
     fn run(&mut self) -> Result<(), String> {
         while !self.is_over() {
             let is_late = self.step > self.scenario.steps + LONGEST;
@@ -147,7 +147,7 @@ impl World {
         self.unwritten.is_empty() && self.broker.is_done() && self.units.iter().all(Unit::is_finished)
     }
 
-    /// A broker begins, the first or another one: what it knows is what lies in the directory.
+    /// Starts a broker, the first or another one: it knows only the directory.
     fn begin(&mut self) {
         (self.broker, self.merger) = (Broker::new(self.scenario.broker), Merger::default());
         self.closed.clear();
@@ -163,7 +163,7 @@ impl World {
         decided.into_iter().for_each(|file| self.merge(file));
         self.merge_set_aside();
         self.merge_written();
-        // Units of the previous broker go on until they notice; the new broker does not hear them.
+        // Units of the previous broker continue until they notice; the new broker does not hear them.
         self.orphans.append(&mut self.units);
         self.ghosts.clear();
         (0..self.scenario.units).for_each(|_| self.start_unit());
@@ -201,7 +201,7 @@ impl World {
         self.close()
     }
 
-    /// The next file is closed.
+    /// Closes the next file.
     fn write(&mut self) {
         if let Some(file) = self.unwritten.pop() {
             let events = self.scenario.files.get(&file).cloned().unwrap_or_default();
@@ -211,7 +211,7 @@ impl World {
         self.merge_written();
     }
 
-    /// The broker hears something of some of the units.
+    /// The broker receives messages of some of the units.
     fn hear(&mut self) {
         let (broker, draw) = (&mut self.broker, &mut self.draw);
         for unit in self.units.iter_mut().chain(&mut self.ghosts) {
@@ -260,13 +260,13 @@ impl World {
     }
 
     fn with(&mut self, id: UnitId, then: impl FnOnce(&mut Unit)) {
-        // A unit that died meanwhile hears nothing.
+        // A unit that died meanwhile receives nothing.
         if let Some(unit) = self.units.iter_mut().find(|unit| unit.id == id) {
             then(unit);
         }
     }
 
-    /// A process ends; the broker hears of it later, behind what it said. Another one is started.
+    /// A process ends; the broker notices later, after its last message. Another one is started.
     fn end(&mut self, id: UnitId) {
         let Some(index) = self.units.iter().position(|unit| unit.id == id) else { return };
         let mut ghost = self.units.swap_remove(index);
@@ -276,7 +276,7 @@ impl World {
         self.start_unit();
     }
 
-    /// Whether something that happens in one of so many cases happens now.
+    /// Whether a fault with this rarity happens now.
     fn is_struck(&mut self, rarity: u64) -> bool {
         rarity > 0 && self.step < self.scenario.steps && self.draw.one_in(rarity)
     }
@@ -305,7 +305,7 @@ impl World {
         }
     }
 
-    /// Tells the merger the outcome of a file, at times twice.
+    /// Reports the outcome of a file to the merger, sometimes twice.
     fn merge(&mut self, file: FileId) {
         let times = 1 + u64::from(self.draw.one_in(4));
         for _ in 0..times {
@@ -321,7 +321,7 @@ impl World {
         }
     }
 
-    /// Tells the merger of the lumisections whose files are all written.
+    /// Reports the lumisections whose files are all written to the merger.
     fn merge_written(&mut self) {
         for lumisection in self.scenario.files.keys().map(|file| file.lumisection) {
             if self.unwritten.iter().all(|file| file.lumisection != lumisection) {
@@ -349,7 +349,7 @@ impl World {
         Ok(())
     }
 
-    /// All lumisections are closed, and together they hold what the documents say.
+    /// All lumisections are closed, and their sums equal the documents.
     fn judge_sums(&mut self) -> Result<(), String> {
         self.merge_written();
         self.close()?;
@@ -371,7 +371,7 @@ impl World {
     }
 }
 
-/// What a unit tells the broker.
+/// A message of a unit to the broker.
 #[derive(Copy, Clone, Debug)]
 enum Said {
     /// It wants a file.
@@ -380,7 +380,7 @@ enum Said {
     Done(Work),
     /// It could not filter the file.
     Failed(Work),
-    /// Its connection has ended: nothing comes behind this.
+    /// Its connection has ended: no message follows.
     Gone,
 }
 
@@ -388,9 +388,9 @@ enum Said {
 enum State {
     /// It has asked for a file, or will.
     Idle { has_asked: bool },
-    /// It has looked at so many events of the file.
+    /// It has read this many events of the file.
     Working { work: Work, looked_at: usize },
-    /// The broker has said that no more files come.
+    /// The broker has reported that no more files come.
     Finished,
 }
 
@@ -399,11 +399,11 @@ enum State {
 struct Unit {
     id: UnitId,
     state: State,
-    /// Steps for which it still does nothing.
+    /// Remaining steps in which it does nothing.
     pause: u64,
-    /// What it said and the broker has not heard yet, in order.
+    /// Its messages that the broker has not received yet, in order.
     said: VecDeque<Said>,
-    /// The work that it was given and has not looked at yet.
+    /// The work that it was given and has not read yet.
     given: VecDeque<Work>,
 }
 
@@ -413,7 +413,7 @@ impl Unit {
         Self { id: UnitId(id), state, pause: 0, said: VecDeque::new(), given: VecDeque::new() }
     }
 
-    /// It does nothing for so many steps.
+    /// It does nothing for this many steps.
     const fn hang(&mut self, steps: u64) {
         self.pause = steps;
     }
@@ -430,7 +430,7 @@ impl Unit {
         matches!(self.state, State::Finished)
     }
 
-    /// Does one thing: asks, begins with a file, looks at one event of it, or closes what it wrote.
+    /// Does one thing: requests a file, begins one, reads one event of it, or closes its output.
     fn step(&mut self, seed: u64, directory: &mut Directory) {
         if self.pause > 0 {
             self.pause -= 1;
@@ -464,7 +464,7 @@ impl Unit {
 
     fn look(&mut self, seed: u64, work: Work, looked_at: usize, directory: &mut Directory) {
         let event = directory.raw.get(&work.file).map(|events| events.get(looked_at).copied());
-        // The output of a try that was given up may be deleted meanwhile, and so may its file.
+        // The output of an abandoned attempt may be deleted meanwhile, and so may its file.
         let (Some(event), Some(output)) = (event, directory.outputs.get_mut(&work)) else {
             self.state = State::Idle { has_asked: false };
             return;
@@ -483,12 +483,12 @@ impl Unit {
     }
 }
 
-/// What a unit has written for a file.
+/// The output of a unit for a file.
 #[derive(Clone, Debug, Default)]
 struct Output {
-    /// Events that it has looked at so far, and whether each is accepted.
+    /// The events that it has read so far, and whether each is accepted.
     decided: Vec<(u64, bool)>,
-    /// The document says that this is all.
+    /// Whether the document marks the output as complete.
     is_whole: bool,
 }
 
@@ -497,10 +497,10 @@ struct Output {
 struct Directory {
     raw: BTreeMap<FileId, Vec<u64>>,
     outputs: BTreeMap<Work, Output>,
-    /// Documents that have their name.
+    /// Documents with their final names.
     documents: BTreeMap<FileId, Work>,
     set_aside: BTreeMap<FileId, Vec<u64>>,
-    /// How often a unit began with each file.
+    /// How often a unit began each file.
     begun: BTreeMap<FileId, u16>,
 }
 
@@ -509,12 +509,12 @@ fn is_accepted(seed: u64, event: u64) -> bool {
     mixed(seed, event, 3).is_multiple_of(3)
 }
 
-/// The trigger that an event passes: one in two passes the second one.
+/// The triggers that an event passes: every second event passes the second one.
 const fn trigger(event: u64) -> TriggerBits {
     TriggerBits::of(event as u32 % 2)
 }
 
-/// The streams of every run: one has all that is accepted, and one of three that pass the second trigger go to the other as well.
+/// The streams of every run: one has all accepted events, the other one of three that pass the second trigger.
 fn streams() -> Streams {
     let named = |name: &str| StreamConfig { name: name.parse().expect("a name"), ..StreamConfig::everything() };
     let part = StreamConfig { triggers: TriggerBits::of(1), prescale: 3, ..named("monitoring") };
@@ -530,14 +530,14 @@ impl Directory {
         unless(before.is_none_or(|before| before == work), || format!("{work:?} counts beside {before:?}"))
     }
 
-    /// What was written for a try goes away.
+    /// Deletes the output of an attempt.
     fn discard(&mut self, work: Work) -> Result<(), String> {
         self.outputs.remove(&work);
         let counts = self.documents.get(&work.file) == Some(&work);
         unless(!counts, || format!("{work:?} counted, and was thrown away"))
     }
 
-    /// A decided file goes away.
+    /// Deletes a decided file.
     fn delete(&mut self, file: FileId) -> Result<(), String> {
         self.raw.remove(&file);
         let is_decided = self.documents.contains_key(&file);
@@ -554,7 +554,7 @@ impl Directory {
         Ok(())
     }
 
-    /// What a document says.
+    /// The contents of a document.
     fn account(&self, file: FileId) -> Option<Decided> {
         let output = self.outputs.get(self.documents.get(&file)?)?;
         let accepted: Vec<u64> =
@@ -575,7 +575,7 @@ impl Directory {
         Some(Decided { processed, accepted, streams: streams.names().zip(counts).collect() })
     }
 
-    /// What must hold when everything is over: each event has one fate.
+    /// Checks the result at the end: each event has one fate.
     fn judge(&self, scenario: &Scenario) -> Result<(), String> {
         unless(self.raw.is_empty(), || format!("{:?} are left", self.raw.keys()))?;
         for (file, events) in &scenario.files {
@@ -592,12 +592,12 @@ impl Directory {
     }
 }
 
-/// An error with these words unless something holds.
+/// An error with this text unless `holds`.
 fn unless(holds: bool, words: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(words()) }
 }
 
-/// A well mixed number of three.
+/// A hash of three numbers.
 const fn mixed(seed: u64, one: u64, other: u64) -> u64 {
     let stream = one.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ other.rotate_left(32);
     Random::new(seed, stream).below(u64::MAX)

@@ -9,7 +9,7 @@ use ropewalk_wire::framing::Framing;
 use ropewalk_wire::layout::{Number, Plan};
 use std::path::Path;
 
-/// What was heard at this port of a capture.
+/// The sniffer's findings at this port of a capture.
 fn group(test: &str, name: &str, port: u16) -> Option<Group> {
     let directory = ropewalk_tidy::real_data(&format!("real_data::{test}"), "vmm")?;
     let bytes = std::fs::read(directory.join(name)).expect("the data are complete");
@@ -109,7 +109,7 @@ fn a_draft_reads_what_it_was_made_from() {
     assert!(plan.is_matched(&shown[..]) && !plan.is_matched(&[0_u8; 64][..]));
 }
 
-/// The bunch crossing of each S-LINK64 fragment of a file, cut backwards from the trailers, and the source id.
+/// The source id of a file, and the bunch crossing of each S-LINK64 fragment, found backwards from the trailers.
 fn read(directory: &Path, name: &str) -> (SourceId, Vec<u16>) {
     let bytes = std::fs::read(directory.join(name)).expect("the data are complete");
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
@@ -133,7 +133,7 @@ fn files(test: &str) -> Option<[(SourceId, Vec<u16>); 2]> {
     Some(names.map(|name| read(&directory, name)))
 }
 
-/// Events 1, 2, 3 ... of both; returns the reported lines, each with its event.
+/// Feeds events 1, 2, 3 ... of both; returns the reported lines, each with its event.
 fn watch([one, two]: &[(SourceId, Vec<u16>); 2]) -> Vec<(String, u64)> {
     let config = Config::new([one.0, two.0].map(SourceConfig::new));
     let mut machine = Synchrony::new(config).expect("a configuration that makes sense");

@@ -1,4 +1,4 @@
-//! How fast the checksums are on fragments that lie hot in the cache, beside crc-fast.
+//! The speed of the checksums on fragments in a hot cache, beside crc-fast.
 //!
 //! `cargo run --release -p ropewalk-kernels --example speed`
 

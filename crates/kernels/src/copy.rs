@@ -1,14 +1,14 @@
-//! Copies between buffers at any address: long ones, and many short pieces one after the other.
+//! Copies between buffers at any address: long ones, and many short consecutive pieces.
 
-/// Bytes that are copied with one call: fewer than from which C libraries use the processor's string instruction.
+/// Bytes per call: fewer than the size from which C libraries use the processor's string instruction.
 const PART: usize = 1024;
 
-/// Copies all of `from` to `to`, at the same speed wherever the two lie.
+/// Copies all of `from` to `to`, at the same speed for any addresses.
 ///
-/// For more than some 2 KiB C libraries copy with `rep movsb`. Many processors do that some twenty times more slowly where
-/// `to` lies 1 to 31 bytes behind `from`, whole pages of 4 KiB left out: 3 instead of 60 GB/s on an AMD EPYC of family 25.
-/// Fragments in blocks come to lie so, since every block's header moves what follows by a few bytes. Smaller parts are
-/// copied with vectors.
+/// C libraries copy more than some 2 KiB with `rep movsb`. Many processors do that some twenty times more slowly if
+/// `to` is 1 to 31 bytes after `from`, modulo 4 KiB: 3 instead of 60 GB/s on an AMD EPYC of family 25. Fragments in
+/// blocks reach such offsets, since every block's header moves what follows by a few bytes. Smaller parts are copied
+/// with vectors.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -19,16 +19,16 @@ pub fn copy(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Bytes that are copied at once.
+/// Bytes copied at once.
 const STEP: usize = 32;
-/// Steps after which the library is as fast.
+/// From this size on, the library is as fast.
 const MOST: usize = 8 * STEP;
 
-/// Copies `from` to the front of `to`, made for pieces of 32 to 100 bytes that are gathered one behind the other.
+/// Copies `from` to the front of `to`, for pieces of 32 to 100 bytes that are gathered into one buffer.
 ///
-/// The library's copy looks at the length first, to choose among many ways; for fragments that choice costs more than the
-/// bytes (paper 1, III-C.2). This one copies whole steps of 32 bytes, the last of which ends where the piece ends: it lies
-/// over the one before. Pieces shorter than a step are made of two halves in the same way.
+/// The library's copy first chooses among many ways by the length; for fragments that choice costs more than the bytes
+/// (paper 1, III-C.2). This one copies whole steps of 32 bytes; the last step ends with the piece and overlaps the one
+/// before. Pieces shorter than a step are copied as two overlapping halves in the same way.
 ///
 /// # Panics
 /// If `to` is shorter than `from`.
@@ -52,14 +52,14 @@ pub fn short_copy(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// The first and the last `N` bytes.
+/// Copies the first and the last `N` bytes.
 #[inline(always)]
 fn ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     step::<N>(to, from, 0);
     step::<N>(to, from, from.len() - N);
 }
 
-/// The `N` bytes from a place on.
+/// Copies `N` bytes from offset `at`.
 #[inline(always)]
 fn step<const N: usize>(to: &mut [u8], from: &[u8], at: usize) {
     to[at..at + N].copy_from_slice(&from[at..at + N]);

@@ -2,13 +2,13 @@
 //!
 //! - [`Crc16`]: the CRC-16 of CMS S-LINK64 fragments (FED trailers), over 64-bit words, most significant byte first;
 //! - [`crc32c()`]: the CRC-32C of run-file records;
-//! - [`copy()`]: a copy whose speed does not depend on where the two buffers lie;
-//! - [`short_copy()`]: a copy of many short pieces one behind the other.
+//! - [`copy()`]: a copy whose speed does not depend on the addresses of the two buffers;
+//! - [`short_copy()`]: a copy of many short consecutive pieces.
 //!
-//! Both checksums go on where an earlier piece ended, so that chains of slices need no copy. The fastest kernel that the
-//! processor has is chosen at run time; each has a scalar twin, and property tests hold all of them against a
-//! bitwise calculation. This crate is an island of unsafe code: nothing but vector loads and calls of functions
-//! whose processor features were detected.
+//! Both checksums continue where an earlier piece ended, so that chains of slices need no copy. The fastest kernel that
+//! the processor supports is chosen at run time; each has a scalar twin, and property tests compare all of them with a
+//! bitwise calculation. This crate is an island of unsafe code: only loads, stores and prefetches, and calls of
+//! functions whose processor features were detected.
 
 mod copy;
 mod crc16;

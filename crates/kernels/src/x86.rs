@@ -7,12 +7,12 @@
 use core::arch::x86_64::*;
 use std::arch::is_x86_feature_detected;
 
-/// Whether the processor has what [`narrow`] uses.
+/// Whether the processor supports [`narrow`].
 pub(crate) fn has_narrow() -> bool {
     is_x86_feature_detected!("pclmulqdq")
 }
 
-/// Whether the processor has what [`wide`] uses.
+/// Whether the processor supports [`wide`].
 pub(crate) fn has_wide() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("vpclmulqdq") && has_narrow()
 }
@@ -62,7 +62,7 @@ macro_rules! vectors {
                 $add(left, right)
             }
 
-            /// The vector of one word and zeros behind it.
+            /// The vector of one word followed by zeros.
             #[target_feature(enable = $features)]
             #[inline]
             pub(crate) fn first_word(word: u64) -> Vector {

@@ -87,7 +87,7 @@ pub(crate) struct Sweep {
     pub(crate) values: Vec<String>,
 }
 
-/// Reads `KEY=VALUE,...`; commas within brackets belong to a value.
+/// Parses `KEY=VALUE,...`; commas within brackets belong to a value.
 fn sweep(text: &str) -> Result<Sweep, String> {
     let wrong = || "KEY=VALUE,..., such as builders=8,16,32 or front_end.fragment_size=1KiB,2KiB".to_owned();
     let (key, list) = text.split_once('=').ok_or_else(wrong)?;
@@ -110,7 +110,7 @@ fn sweep(text: &str) -> Result<Sweep, String> {
     Ok(Sweep { key: key.trim().to_owned(), values })
 }
 
-/// Reads `KEY=VALUE`.
+/// Parses `KEY=VALUE`.
 fn setting(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() && !value.trim().is_empty() => {

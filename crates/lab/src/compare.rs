@@ -14,9 +14,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The program of the laboratory.
 const LABORATORY: &str = "ropewalk-lab";
-/// A case may get worse by this part before the comparison fails.
+/// Tolerated relative loss of a case before the comparison fails.
 const TOLERATED: f64 = 0.03;
 /// The exit status if a case is worse.
 const WORSE: u8 = 1;
@@ -44,10 +43,10 @@ pub(crate) fn compare(options: &CompareOptions) -> Result<u8, Failure> {
     Ok(WORSE)
 }
 
-/// The program that a path means.
+/// The program that a path refers to.
 fn laboratory(path: &Path) -> Result<PathBuf, Failure> {
     let program = if path.is_dir() { path.join(LABORATORY) } else { path.to_owned() };
-    // A relative name without a directory would be sought in PATH.
+    // A relative name without a directory would be searched in PATH.
     std::fs::canonicalize(&program).map_err(|error| {
         Failure::Usage(format!(
             "{}: {error}; give a ropewalk-lab, or a directory with ropewalk and ropewalk-lab \
@@ -74,11 +73,11 @@ fn take(program: &Path, name: &str, measured: &Measured) -> Result<Vec<Value>, F
     let errors = String::from_utf8_lossy(&ended.stderr);
     let why = || format!("{}: {}: {}", program.display(), ended.status, errors.trim());
     match ended.status.code() {
-        // With 1 it has said which cases failed.
+        // Status 1: it has reported which cases failed.
         Some(0 | 1) => {}
         Some(code) if code == i32::from(exit::USAGE) => return Err(Failure::Usage(why())),
         _ if lines.iter().all(|line| line["median"].is_null()) => return Err(Failure::Environment(why())),
-        // Older builds end with the first case that fails.
+        // Older builds end at the first failed case.
         _ => lines.push(json!({ "case": { "the whole bench": "" }, "failed": errors.trim() })),
     }
     Ok(lines)
@@ -90,7 +89,7 @@ type Key = (String, String);
 /// Figures of each case, by pair, of A and of B.
 #[derive(Default)]
 struct Cases {
-    /// In the order in which they came.
+    /// In the order of arrival.
     order: Vec<Key>,
     cases: BTreeMap<Key, Case>,
 }
@@ -99,12 +98,12 @@ struct Cases {
 struct Case {
     case: Map<String, Value>,
     figures: [BTreeMap<u32, f64>; 2],
-    /// Why it failed, of A and of B.
+    /// Why it failed, in A and in B.
     failed: [Option<String>; 2],
 }
 
 impl Cases {
-    /// Keeps what a run printed; its line about the machine.
+    /// Stores the output of a run. Returns its line about the machine.
     fn add(&mut self, side: usize, pair: u32, lines: &[Value]) -> Option<Value> {
         for line in lines {
             let Some(case) = line["case"].as_object() else { continue };
@@ -137,9 +136,9 @@ enum Verdict {
     NoDifference,
     /// B does not have the case.
     OnlyA,
-    /// A does not have it.
+    /// A does not have the case.
     OnlyB,
-    /// In one of them at least.
+    /// Failed in at least one of them.
     Failed,
 }
 
@@ -156,7 +155,7 @@ impl Verdict {
     }
 }
 
-/// What two builds make of a case: one object of `--json`.
+/// The comparison of a case in two builds: one object of `--json`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 struct Outcome {
     case: Map<String, Value>,
@@ -165,13 +164,13 @@ struct Outcome {
     /// The medians of A and of B.
     a: Option<f64>,
     b: Option<f64>,
-    /// B to A: the median of the pairs' ratios, the smallest, the largest, and how many there are.
+    /// B to A: the median of the pairs' ratios, the smallest, the largest, and their number.
     ratio: Option<f64>,
     min: Option<f64>,
     max: Option<f64>,
     pairs: usize,
     verdict: Verdict,
-    /// Why it failed, of A and of B.
+    /// Why it failed, in A and in B.
     #[serde(skip_serializing_if = "Option::is_none")]
     failed: Option<[Option<String>; 2]>,
 }
@@ -215,13 +214,13 @@ impl Case {
     }
 }
 
-/// B to A; two figures of nothing are alike.
+/// B to A; two zeros are equal.
 fn ratio(before: f64, after: f64) -> f64 {
     if before == after { 1.0 } else { after / before }
 }
 
 impl Outcome {
-    /// Whether the comparison fails with it.
+    /// Whether it makes the comparison fail.
     fn is_failure(&self) -> bool {
         let worse_by = |ratio: f64| if self.lower_is_better { ratio - 1.0 } else { 1.0 - ratio };
         match self.verdict {

@@ -1,4 +1,4 @@
-//! The bare probes, one after the other: what no program on this machine can exceed.
+//! The bare probes, one after the other: limits that no program on this machine can exceed.
 
 use crate::arguments::LimitsOptions;
 use ropewalk_console::exit::{self, Failure};
@@ -26,7 +26,7 @@ pub(crate) fn limits(options: &LimitsOptions) -> Result<u8, Failure> {
             say!("{name:<44} {figure:>9.2}  {unit}");
         }
     };
-    // What one mechanism refuses, as io_uring in a container, is no reason to leave out the rest.
+    // If one mechanism is refused, such as io_uring in a container, the others are still measured.
     let tell_or_skip = |name: &str, figure: io::Result<f64>| match figure {
         Ok(figure) => tell(name, "GB/s", figure),
         Err(error) if options.json => say!("{}", json!({ "limit": name, "skipped": error.to_string() })),

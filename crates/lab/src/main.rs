@@ -1,4 +1,4 @@
-//! The laboratory: figures of this machine, simulated systems, fault campaigns. `ropewalk bench` and `ropewalk simulate` start it.
+//! The laboratory: figures, simulated systems, fault campaigns. `ropewalk bench` and `ropewalk simulate` start it.
 
 #[macro_use(say, tell)]
 extern crate ropewalk_console;
@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version are results and go to stdout; everything else is an error of usage.
+            // Help and version are results and go to stdout; everything else is a usage error.
             let usage = error.use_stderr();
             let _ = error.print();
             return ExitCode::from(if usage { exit::USAGE } else { exit::GOOD });
@@ -38,7 +38,7 @@ fn run(command: &Command) -> Result<u8, Failure> {
         Command::Bench(options) => bench(options),
         Command::Limits(options) => limits::limits(options),
         Command::Simulate(options) => {
-            // A campaign shows how far it is, and must not wait for its terminal.
+            // A campaign shows its progress, and must not wait for its terminal.
             output::start().map_err(|error| Failure::Environment(format!("standard output: {error}")))?;
             simulate::simulate(options)
         }

@@ -1,5 +1,4 @@
-//! `ropewalk simulate`: system sizing from a file of numbers, fault campaigns, and the trace of one seed, in virtual
-//! time.
+//! `ropewalk simulate`: sizings from a file, fault campaigns, and the trace of one seed, in virtual time.
 
 use crate::arguments::{SimulateOptions, Sweep};
 use crate::output::print_json;
@@ -16,9 +15,9 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A campaign ends when this many seeds have failed: what comes then is mostly the same.
+/// A campaign ends when this many seeds have failed: further failures are mostly the same.
 const MOST_FAILURES: usize = 10;
-/// Seeds of a campaign that names none.
+/// Default number of seeds of a campaign.
 const SEEDS: u64 = 500;
 
 pub(crate) fn simulate(options: &SimulateOptions) -> Result<u8, Failure> {
@@ -34,17 +33,17 @@ pub(crate) fn simulate(options: &SimulateOptions) -> Result<u8, Failure> {
     campaign(options)
 }
 
-/// How often progress is printed.
+/// Interval of progress messages.
 const REFRESH: Duration = Duration::from_millis(250);
 
-/// How far the campaign is after this time.
+/// The progress of the campaign after `time`.
 fn so_far(done: u64, seeds: u64, time: Duration) -> String {
     let per_second = done as f64 / time.as_secs_f64().max(1e-3);
     let left = seeds.saturating_sub(done) as f64 / per_second.max(1e-3);
     format!("{} of {} seeds, {per_second:.0}/s, {left:.0} s to go", grouped(done), grouped(seeds))
 }
 
-/// Runs the seeds and prints what they found.
+/// Runs the seeds and prints the results.
 fn campaign(options: &SimulateOptions) -> Result<u8, Failure> {
     let seeds = options.campaign.unwrap_or(SEEDS);
     let orders = Orders { first: options.seed.unwrap_or(0), seeds, most_failures: MOST_FAILURES };
@@ -80,7 +79,7 @@ fn campaign(options: &SimulateOptions) -> Result<u8, Failure> {
     Ok(if campaign.failures.is_empty() { exit::GOOD } else { exit::UNBALANCED })
 }
 
-/// Runs both systems of a seed and writes what happened in them, one line after the other.
+/// Runs both systems of a seed and writes their traces.
 fn write_trace(seed: u64, file: &Path) -> Result<(), Failure> {
     let systems = [run_with_text(Scenario::draw(seed)), run_with_text(push::Scenario::draw(seed))];
     for broken in systems.iter().filter_map(|outcome| outcome.broken.as_ref()) {
@@ -133,7 +132,7 @@ pub(crate) fn size(file: &Path, options: &SimulateOptions) -> Result<u8, Failure
         None => vec![None],
     };
     let key = asked.sweep.as_ref().map_or("", |sweep| &sweep.key);
-    // What is wrong with the last value is reported before the first is simulated.
+    // Errors in the last value are reported before the first is simulated.
     let systems: Vec<SizingFile> =
         values.iter().map(|value| read(file, key, *value, options)).collect::<Result<_, Failure>>()?;
     let mut runs = Vec::with_capacity(systems.len());
@@ -160,7 +159,7 @@ pub(crate) fn size(file: &Path, options: &SimulateOptions) -> Result<u8, Failure
     Ok(if balanced { exit::GOOD } else { exit::UNBALANCED })
 }
 
-/// The system of a file, with values from the command line instead of the file's: settings, the seed, one value
+/// Reads the system of a file, with values from the command line in place of the file's: settings, the seed, one value
 /// of the sweep, the duration.
 fn read(file: &Path, key: &str, value: Option<&String>, options: &SimulateOptions) -> Result<SizingFile, Failure> {
     let seed = options.seed.map(|seed| ("seed".to_owned(), seed.to_string()));
@@ -178,7 +177,7 @@ fn read(file: &Path, key: &str, value: Option<&String>, options: &SimulateOption
 
 // ---- tables --------------------------------------------------------------------------------------------------------
 
-/// A table whose columns behind the first are numbers.
+/// A table whose columns after the first are numbers.
 fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
@@ -199,7 +198,7 @@ fn bandwidth(bytes_per_second: f64) -> String {
     Bandwidth { bytes_per_second }.to_string()
 }
 
-/// Seconds as people read them.
+/// Formats seconds for people.
 fn time(seconds: f64) -> String {
     match seconds {
         _ if seconds >= 1.0 => format!("{seconds:.2} s"),

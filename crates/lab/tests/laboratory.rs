@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
 
-/// A program that has ended.
 #[derive(Debug)]
 struct Ended {
     status: Option<i32>,
@@ -19,7 +18,7 @@ struct Ended {
 }
 
 impl Ended {
-    /// The exit status is this one, and nothing panicked on the way.
+    /// Checks the exit status, and that nothing panicked.
     fn expect_status(&self, status: i32) -> &Self {
         assert!(!self.errors.contains("panicked"), "{self:#?}");
         assert_eq!(self.status, Some(status), "{self:#?}");
@@ -44,7 +43,7 @@ fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Ended {
     }
 }
 
-/// A directory of this test's own, removed at its end.
+/// A directory of one test, removed at its end.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -67,8 +66,8 @@ impl Drop for Directory {
 
 // ---- benches that start the product
 
-/// Builds the product beside the laboratory if it is missing: a test of the whole workspace has built it, one of this
-/// package alone has not.
+/// Builds the product beside the laboratory if it is missing: a test of the whole workspace has built it, a test of
+/// this package alone has not.
 fn have_product() {
     static BUILT: Once = Once::new();
     BUILT.call_once(|| {
@@ -88,7 +87,7 @@ fn have_product() {
     });
 }
 
-/// The one figure of a bench in this case.
+/// Checks that a bench prints exactly one figure for this case.
 fn check(bench: &str, case: &str) {
     let directory = Directory::new(&format!("bench-{bench}"));
     let output = directory.path().display().to_string();
@@ -143,7 +142,7 @@ fn every_bench_that_a_rule_names_is_one() {
 
 // ---- `bench compare`
 
-/// A directory with a build that prints these lines, and notes that it ran.
+/// A directory with a build that prints these lines, and records that it ran.
 fn build(directory: &Directory, name: &str, lines: &[Value]) -> PathBuf {
     let place = directory.path().join(name);
     std::fs::create_dir_all(&place).expect("a directory can be made");
@@ -186,7 +185,7 @@ fn two_builds_run_in_turns_and_a_case_that_got_worse_gives_status_1() {
     assert_eq!(order, ["before", "after", "after", "before", "before", "after"]);
     assert!(ran.lines().all(|line| line.ends_with("bench any --json --output . --quick --case x")), "{ran}");
 
-    // Programs instead of directories; the same build is no worse than itself.
+    // Programs instead of directories; a build is no worse than itself.
     let same = after.join("ropewalk-lab");
     let text = run(arguments(&same, &same, &["any", "--pairs", "1"]));
     text.expect_status(0);
@@ -257,7 +256,7 @@ fn equal_seeds_give_equal_outcomes_and_a_table_says_what_limits() {
         assert!(ended.expect_status(0).out.iter().any(|line| line.contains("limited by")), "{ended:#?}");
         let mut outcome = ended.account();
         let run = outcome["runs"][0].as_object_mut().expect("a run");
-        // How long it took is no outcome.
+        // The elapsed time is not part of the outcome.
         assert!(run.remove("wall_s").is_some() && run.remove("steps_per_s").is_some());
         outcome
     };

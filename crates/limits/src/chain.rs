@@ -1,7 +1,7 @@
-//! The bare chain: takes TCP streams of fragments, puts the fragments of each event side by side, and sends the events on.
+//! The bare chain: receives TCP streams of fragments, collects the fragments of each event, and sends the events on.
 //!
-//! This is the limit of every readout unit whose builder units are other processes: it receives all and sends all. One
-//! thread is the gateway; another one sends the streams, and shares its processor with the receivers of the events.
+//! This is the limit of every readout unit whose builder units are other processes: it receives and sends everything.
+//! One thread is the gateway; another one sends the streams, and shares its processor with the receivers of the events.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -17,14 +17,14 @@ use crate::walk::{WalkConfig, listen};
 use ropewalk_doctor::emulated::{SlinkSender, connect};
 use ropewalk_doctor::processor::pin;
 
-/// Slices that one call takes.
+/// Maximum slices of one call.
 const SLICES: usize = 1024;
 
-/// Receives streams with one thread, and sends the events on to `sinks` others in turns. The bytes are those of
-/// fragments that the gateway has received.
+/// Receives streams with one thread, and sends the events on to `sinks` receivers in turn. The counted bytes are those
+/// of fragments that the gateway has received.
 ///
 /// # Errors
-/// What the operating system says, or `InvalidData` if a stream is not what was sent or not all of it comes out.
+/// The error of the operating system, or `InvalidData` if a stream is changed or not passed on completely.
 pub fn tcp_chain(config: WalkConfig, sinks: usize) -> io::Result<PairFigures> {
     let (front, back) = (listen()?, listen()?);
     let address = |listener: &OwnedFd| -> io::Result<SocketAddr> {
@@ -46,7 +46,7 @@ pub fn tcp_chain(config: WalkConfig, sinks: usize) -> io::Result<PairFigures> {
                 let sockets = accept(&front, config.sender.streams)?;
                 Gateway::new(sockets, outputs, config.buffer_bytes).run(&mut stopwatch)
             });
-            // Also after an error: the sender would go on for ever.
+            // Also after an error: the sender would otherwise continue forever.
             stop.store(true, Ordering::Relaxed);
             passed.map(|wire_bytes| (wire_bytes, stopwatch))
         });
@@ -68,12 +68,12 @@ pub fn tcp_chain(config: WalkConfig, sinks: usize) -> io::Result<PairFigures> {
     })
 }
 
-/// Connections whose calls block.
+/// Accepts connections whose calls block.
 fn accept(listener: &OwnedFd, count: usize) -> io::Result<Vec<OwnedFd>> {
     (0..count).map(|_| Ok(rustix::net::accept_with(listener, SocketFlags::CLOEXEC)?)).collect()
 }
 
-/// Takes events, and looks at none; returns how many bytes.
+/// Receives events without reading them; returns the number of bytes.
 fn take(socket: &OwnedFd, cpu: Option<usize>) -> io::Result<u64> {
     pin(cpu);
     let (mut buffer, mut taken) = (vec![0; 256 << 10], 0);
@@ -94,17 +94,17 @@ struct Gateway {
     turn: usize,
 }
 
-/// A stream's buffer: whole fragments, the next one's beginning, and room.
+/// A stream's buffer: whole fragments, the beginning of the next one, and free space.
 struct Input {
     socket: OwnedFd,
     buffer: Vec<u8>,
-    /// Where whole fragments begin and end, those first that are to be sent first.
+    /// The ranges of whole fragments, in the order in which they are sent.
     whole: std::collections::VecDeque<(usize, usize)>,
-    /// Where what is not yet a whole fragment begins, how far its blocks were walked, and where what was received ends.
+    /// Where the incomplete fragment begins, how far its blocks were walked, and where the received bytes end.
     begin: usize,
     walked: usize,
     end: usize,
-    /// Bytes of fragments that have come, without the headers of their blocks.
+    /// Received bytes of fragments, without the headers of their blocks.
     fragment_bytes: u64,
 }
 
@@ -122,7 +122,7 @@ impl Gateway {
         Self { inputs: inputs.collect(), outputs, turn: 0 }
     }
 
-    /// Until the streams end; returns how many bytes were sent on.
+    /// Runs until the streams end; returns the number of bytes sent on.
     fn run(mut self, stopwatch: &mut Stopwatch<'_>) -> io::Result<u64> {
         let mut passed = 0;
         let most = (SLICES / self.inputs.len()).max(1);
@@ -137,7 +137,7 @@ impl Gateway {
         Ok(passed)
     }
 
-    /// Brings a fragment of every stream; false when the streams have ended.
+    /// Receives until every stream has a fragment; false when the streams have ended.
     fn fill(&mut self) -> io::Result<bool> {
         for input in &mut self.inputs {
             while input.whole.is_empty() {
@@ -175,9 +175,9 @@ impl Gateway {
 }
 
 impl Input {
-    /// Receives once, and finds the fragments that are whole now; false at the stream's end.
+    /// Receives once, and finds the fragments that are now whole; false at the stream's end.
     fn receive(&mut self) -> io::Result<bool> {
-        // No whole fragment is left here: only the beginning of the next one moves.
+        // No whole fragment remains here: only the beginning of the next one moves.
         self.buffer.copy_within(self.begin..self.end, 0);
         self.walked -= self.begin;
         self.end -= self.begin;

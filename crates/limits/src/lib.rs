@@ -1,9 +1,8 @@
-//! What the machine can do at most: small probes written straight on the system calls, the limits that stand
-//! beside every measured figure.
+//! The limits of the machine: small probes written directly on system calls. Every measured figure stands beside one.
 //!
-//! A probe does the least that the job demands and nothing else. Runs differ by a fifth and more, so a limit is
-//! measured in the same run as what it limits, in turns. The probes that `ropewalk doctor` needs live in `ropewalk-doctor`
-//! and are exported again here.
+//! A probe does the minimum that the job requires. Runs differ by a fifth and more, so a limit is measured in the same
+//! run as what it limits, in turns. The probes that `ropewalk doctor` needs are in `ropewalk-doctor` and re-exported
+//! here.
 
 pub mod chain;
 pub mod machine;

@@ -1,29 +1,29 @@
-//! What machine this is: its names, the pages it gives, and the price of small things.
+//! The machine: its names, its pages, and the cost of small operations.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-/// The machine as far as figures depend on it.
+/// The properties of the machine that figures depend on.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Machine {
-    /// Release of the kernel.
+    /// The kernel release.
     pub kernel: String,
-    /// The processor's name as the kernel tells it.
+    /// The processor's name as the kernel reports it.
     pub cpu: String,
     /// Processors that this process may use.
     pub cpus: usize,
-    /// Whether transparent huge pages are `always`, `madvise` or `never` given.
+    /// The mode of transparent huge pages: `always`, `madvise` or `never`.
     pub transparent_huge_pages: String,
-    /// 2 MiB pages that are set aside, and those of them that are free.
+    /// Reserved 2 MiB pages, and those of them that are free.
     pub huge_pages: (u64, u64),
-    /// The congestion control that TCP uses if it is not told otherwise.
+    /// The default congestion control of TCP.
     pub congestion_control: String,
     /// Nanoseconds for which an idle virtual processor polls before it halts; 0 if there is no such setting.
     pub guest_halt_poll_ns: u64,
 }
 
 impl Machine {
-    /// Looks at the machine.
+    /// Examines the machine.
     pub fn look() -> Self {
         let cpuinfo = read("/proc/cpuinfo");
         let name = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
@@ -47,19 +47,19 @@ impl Machine {
     }
 }
 
-/// A small file of the kernel's, or nothing.
+/// The contents of a small kernel file, or an empty string.
 fn read(path: &str) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// Nanoseconds that one reading of the monotonic clock costs.
+/// Nanoseconds per read of the monotonic clock.
 pub fn clock_nanoseconds() -> f64 {
     each_takes(100_000, || {
         black_box(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic));
     })
 }
 
-/// Nanoseconds that the cheapest system call costs.
+/// Nanoseconds of the cheapest system call.
 pub fn system_call_nanoseconds() -> f64 {
     each_takes(100_000, || {
         black_box(rustix::process::getppid());

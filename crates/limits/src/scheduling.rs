@@ -3,10 +3,10 @@
 
 use std::io;
 
-/// Runs the calling thread before all others that have no real-time priority (`SCHED_FIFO`, 1 to 99), or as usual.
+/// Gives the calling thread a real-time priority (`SCHED_FIFO`, 1 to 99), ahead of all threads without one, or none.
 ///
 /// # Errors
-/// What the kernel says, mostly that the right is missing.
+/// The kernel's error, mostly missing permission.
 pub fn schedule(real_time: Option<i32>) -> io::Result<()> {
     let policy = if real_time.is_some() { libc::SCHED_FIFO } else { libc::SCHED_OTHER };
     let priority = libc::sched_param { sched_priority: real_time.unwrap_or(0) };

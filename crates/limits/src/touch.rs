@@ -1,4 +1,4 @@
-//! The rate of reading a little of every so much memory: the limit of everything that follows trailers.
+//! The rate of sparse reads: the limit of everything that follows trailers.
 
 use std::hint::black_box;
 
@@ -15,7 +15,7 @@ pub fn touch_every_line(bytes: &[u8]) -> u64 {
     sums.iter().sum()
 }
 
-/// Adds up two bytes of some cache lines: each of `steps` says how many lines further on the next one is.
+/// Adds up two bytes of some cache lines: each of `steps` is the distance in lines to the next one.
 ///
 /// # Panics
 /// If they lead beyond the bytes.
@@ -30,7 +30,7 @@ pub fn touch_lines(bytes: &[u8], steps: &[u8]) -> u64 {
     sum
 }
 
-/// How words are read one after the other, as in the PMBW benchmarks of paper 4.
+/// The width of sequential reads, as in the PMBW benchmarks of paper 4.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum Width {
     /// 16 bits at a time.
@@ -39,12 +39,12 @@ pub enum Width {
     Bits32,
     /// 64 bits at a time.
     Bits64,
-    /// As wide as the vectors of the build's target, many at a time.
+    /// As wide as the vectors of the build's target, several at a time.
     Vectors,
 }
 
 impl Width {
-    /// All of them.
+    /// Every width.
     pub const ALL: [Self; 4] = [Self::Bits16, Self::Bits32, Self::Bits64, Self::Vectors];
 
     /// A name for tables.
@@ -68,17 +68,17 @@ impl Width {
     }
 }
 
-/// A simple loop: one load for each word.
+/// A simple loop with one load per word.
 fn words<const BYTES: usize>(bytes: &[u8], value: impl Fn([u8; BYTES]) -> u64) -> u64 {
     let mut sum = 0_u64;
     for word in bytes.as_chunks::<BYTES>().0 {
-        // A sum through a register that the compiler cannot look into is no sum of vectors.
+        // The compiler cannot vectorise a sum through an opaque register.
         sum = opaque(sum.wrapping_add(value(*word)));
     }
     sum
 }
 
-/// The same number, of which the compiler knows nothing any more.
+/// The same number, opaque to the compiler.
 #[inline]
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code)]

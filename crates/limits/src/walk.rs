@@ -1,6 +1,6 @@
-//! The bare receiver: takes TCP streams in large buffers and reads the header of every block and fragment.
+//! The bare receiver: receives TCP streams in large buffers and reads the header of every block and fragment.
 //!
-//! This is the limit of every event builder that gets its fragments over TCP: what it does, each must do.
+//! This is the limit of every event builder that gets its fragments over TCP: each must do at least this.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType};
 use ropewalk_doctor::emulated::{SlinkConfig, SlinkSender, set_congestion_control};
 use ropewalk_doctor::processor::{pin, process_cpu_seconds, thread_cpu_seconds};
 
-/// What is received and for how long.
+/// The configuration of a receiver.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct WalkConfig {
     /// What the senders send.
@@ -37,7 +37,7 @@ impl Default for WalkConfig {
     }
 }
 
-/// What was received.
+/// The received data.
 #[derive(Copy, Clone, PartialEq, Default, Debug)]
 pub struct Walked {
     /// Bytes of FED fragments.
@@ -46,11 +46,11 @@ pub struct Walked {
     pub fragments: u64,
     /// The sum of all event numbers seen: proof that the headers were read.
     pub event_sum: u64,
-    /// For how long.
+    /// The elapsed seconds.
     pub seconds: f64,
-    /// How much of a processor the receiving thread used meanwhile, in seconds.
+    /// Processor seconds of the receiving thread meanwhile.
     pub cpu_seconds: f64,
-    /// How much all threads of this process used meanwhile, the senders' too.
+    /// Processor seconds of all threads of this process meanwhile, including the senders.
     pub process_seconds: f64,
 }
 
@@ -60,16 +60,16 @@ impl Walked {
         if self.seconds > 0.0 { self.fragment_bytes as f64 / self.seconds / 1e9 } else { 0.0 }
     }
 
-    /// Seconds of processor for 10^9 bytes, of all threads of this process.
+    /// Processor seconds per 10^9 bytes, of all threads of this process.
     pub fn cpu_seconds_per_gigabyte(&self) -> f64 {
         self.process_seconds / (self.fragment_bytes as f64).max(1.0) * 1e9
     }
 }
 
-/// Receives and walks with one thread what another sends over loopback.
+/// Receives and walks with one thread what another one sends over loopback.
 ///
 /// # Errors
-/// What the operating system says, or `InvalidData` if the stream is not what was sent.
+/// The error of the operating system, or `InvalidData` if the stream differs from what was sent.
 pub fn tcp_walk(config: WalkConfig) -> io::Result<Walked> {
     let listener = listen()?;
     let address: SocketAddr = rustix::net::getsockname(&listener)?.try_into()?;
@@ -79,11 +79,11 @@ pub fn tcp_walk(config: WalkConfig) -> io::Result<Walked> {
             pin(config.cpus.map(|[_, sender]| sender));
             SlinkSender::connect(&[address], config.sender)?.run(&stop)
         });
-        // On a thread of its own too, so that the caller stays where it was.
+        // On a separate thread too, so that the caller stays unpinned.
         let receiving = scope.spawn(|| {
             pin(config.cpus.map(|[receiver, _]| receiver));
             let walked = accept(&listener, config.sender.streams).and_then(|sockets| receive(sockets, &config, &stop));
-            // Also after an error: the sender would go on for ever.
+            // Also after an error: the sender would otherwise continue forever.
             stop.store(true, Ordering::Relaxed);
             walked
         });
@@ -107,7 +107,7 @@ fn accept(listener: &OwnedFd, streams: usize) -> io::Result<Vec<OwnedFd>> {
         .collect()
 }
 
-/// Receives until the time is over and then until every stream has ended.
+/// Receives until the time has passed, and then until every stream has ended.
 fn receive(sockets: Vec<OwnedFd>, config: &WalkConfig, stop: &AtomicBool) -> io::Result<Walked> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for (index, socket) in sockets.iter().enumerate() {
@@ -145,16 +145,16 @@ fn receive(sockets: Vec<OwnedFd>, config: &WalkConfig, stop: &AtomicBool) -> io:
     Ok(timed.unwrap_or(walked))
 }
 
-/// One stream's buffer and where in the stream it is.
+/// One stream's buffer, and the position in the stream.
 struct Walker {
     buffer: Vec<u8>,
-    /// Bytes at the buffer's beginning that are left from the last read: a header that was cut.
+    /// Bytes at the buffer's beginning that remain from the last read: a header that was cut.
     kept: usize,
-    /// Bytes of the present block that have not come yet.
+    /// Bytes of the current block that have not arrived yet.
     skip: usize,
 }
 
-/// Headers that are read together: the block's, and the fragment's right behind it.
+/// Headers that are read together: the block's, and the fragment's after it.
 const HEADERS: usize = ferol::HEADER_BYTES + 8;
 
 impl Walker {
@@ -162,7 +162,7 @@ impl Walker {
         Self { buffer: vec![0; buffer_bytes.max(ferol::MAX_BLOCK_BYTES)], kept: 0, skip: 0 }
     }
 
-    /// Reads once; false at the stream's end.
+    /// Receives once; false at the stream's end.
     fn receive(&mut self, socket: &OwnedFd, walked: &mut Walked) -> io::Result<bool> {
         let received = match rustix::net::recv(socket, &mut self.buffer[self.kept..], RecvFlags::empty()) {
             Ok((0, _)) => return Ok(false),
@@ -177,7 +177,7 @@ impl Walker {
         Ok(true)
     }
 
-    /// Reads every header that is whole; returns where the rest begins.
+    /// Reads every complete header; returns the offset of the rest.
     fn walk(&mut self, end: usize, walked: &mut Walked) -> io::Result<usize> {
         let mut place = self.skip.min(end);
         self.skip -= place;

@@ -118,7 +118,7 @@ fn descriptors() -> Vec<String> {
     targets.into_iter().map(|target| target.display().to_string()).collect()
 }
 
-/// Takes this many runs. Returns the total number of built events.
+/// Executes this many runs. Returns the total number of built events.
 fn take_runs(control: &ControlHandle, coming: Coming, runs: u32) -> u64 {
     let mut built = 0;
     for run in 1..=runs {

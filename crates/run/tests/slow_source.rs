@@ -69,7 +69,7 @@ fn fast_sources_wait_for_a_slow_one() {
     });
     let (first, last) = (samples.first().expect("it took a while"), samples.last().expect("it took a while"));
     let rates = Rates::between(first, last).expect("time has gone on");
-    // It depends on how fast this build checks the large fragments which source is held back; but all of the rates are
+    // Which source is held back depends on how fast this build checks the large fragments; but all of the rates are
     // known.
     assert!([1, 2, 3].iter().all(|&id| rates.source(SourceId(id)).is_some_and(|rates| rates.fragments_hz > 0.0)));
     assert!(

@@ -1,5 +1,5 @@
-//! The two ends of the cable: a source that sends prepared frames in turn, and a sink that receives them with one of
-//! our receivers or a bare one, and works for a fixed time on each packet.
+//! The two ends of the cable: a source that sends prepared frames in a cycle, and a sink that receives them with one of
+//! our receivers or a bare one, and does fixed work for each packet.
 
 use super::{Frame, Rig, SINK_CPU, SOURCE_CPU, Usage};
 use ropewalk_io::packet::cable::CARD;
@@ -13,74 +13,72 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How fast.
+/// The pace of a source.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) enum Pace {
-    /// As fast as it goes.
+    /// As fast as possible.
     Flood,
-    /// This many packets a second, and never faster: what a source could not send in its time, because it was away, is
-    /// not sent behind it, where it would come as a flood.
+    /// This many packets a second at most. Packets that the source could not send in time, because it was descheduled,
+    /// are dropped from the schedule: sent later, they would arrive as a burst.
     Rate(f64),
-    /// As fast as the sink takes them: at most this many are in flight.
+    /// As fast as the sink receives them: at most this many are in flight.
     Window(u64),
 }
 
-/// A sender of frames.
 pub(crate) struct Source {
     flood: Flood,
     payload: usize,
     frames: usize,
     next: usize,
-    /// Keeps what is sent back from being answered.
+    /// Prevents the kernel from answering what is sent back.
     _home: Option<OwnedFd>,
 }
 
-/// Frames that the kernel is given at a time.
+/// Frames handed to the kernel at a time.
 const BATCH: u64 = 32;
-/// How long a source sleeps for which nothing is due.
+/// How long a source sleeps when nothing is due.
 const PAUSE: Duration = Duration::from_micros(30);
-/// How long it waits for packets in flight before it counts them as lost: longer than any thread is away.
+/// After this time, packets in flight count as lost: longer than any thread is descheduled.
 const LOST: Duration = Duration::from_millis(200);
-/// What a source is late by at most, in packets: a pause and what comes together behind it.
+/// Maximum backlog of a source, in packets: a pause, and what falls due together after it.
 const LATE: u64 = 4 * BATCH;
-/// What has made no progress for this long when the time is over is taken for lost as well.
+/// At the end, packets in flight without progress for this long count as lost as well.
 const STUCK: Duration = Duration::from_millis(20);
 
-/// What happens between two looks.
+/// What happens between two readings.
 #[derive(Copy, Clone, PartialEq, Debug, Default)]
 pub(crate) struct Sent {
-    /// Packets that the kernel took, and that the sink counted meanwhile.
+    /// Packets that the kernel accepted, and that the sink counted meanwhile.
     pub(crate) sent: u64,
     pub(crate) received: u64,
-    /// The time it took.
+    /// The elapsed time.
     pub(crate) seconds: f64,
-    /// Seconds of processor that the whole machine used in it.
+    /// Processor seconds that the whole machine used in it.
     pub(crate) used_seconds: f64,
-    /// Of them, those of the sink's processor.
+    /// Of these, the seconds of the sink's processor.
     pub(crate) sink_seconds: f64,
-    /// And those of all threads of this process, which are not those of the kernel's interrupts.
+    /// And those of all threads of this process, without the kernel's interrupts.
     pub(crate) process_seconds: f64,
-    /// Packets that did not come.
+    /// Packets that did not arrive.
     pub(crate) lost: u64,
 }
 
 impl Source {
-    /// Lays frames ready, in the calling thread's namespace. `home` keeps the address that they come from.
+    /// Prepares frames, in the calling thread's namespace. `home` keeps their source address.
     pub(crate) fn open(frames: &[Frame], home: Option<OwnedFd>) -> io::Result<Self> {
         let bytes: Vec<Vec<u8>> = frames.iter().map(|frame| frame.bytes.clone()).collect();
         let payload = frames.first().map_or(0, |frame| frame.payload);
         Ok(Self { flood: Flood::open(CARD, &bytes)?, payload, frames: frames.len(), next: 0, _home: home })
     }
 
-    /// Sends everything to a card that is not there from now on: it is lost as early as can be.
+    /// From now on, addresses everything to a card that does not exist, so that it is lost as early as possible.
     pub(crate) fn go_astray(&mut self) {
         for index in 0..self.frames {
             self.flood.frame(index)[..6].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
         }
     }
 
-    /// Sends for a while, and says what was sent and what the sink has counted in that time, the first `warm_up` left
-    /// out.
+    /// Sends for `warm_up` and then `duration`. Returns what was sent, and what the sink counted, in `duration`.
     pub(crate) fn run(
         &mut self,
         pace: Pace,
@@ -136,22 +134,22 @@ impl Source {
 /// Packets in flight.
 struct Ledger {
     begin: Instant,
-    /// Taken for lost.
+    /// Packets counted as lost.
     gone: u64,
     /// Packets whose time passed while the source was away.
     left_out: u64,
-    /// What had been taken when something was taken last, and when.
+    /// The sink's count when it last changed, and when that was.
     progress: (u64, Instant),
 }
 
 impl Ledger {
-    /// What did not come, so far as it is waited for.
+    /// The number of lost packets, as far as they are waited for.
     fn lost(&self, pace: Pace, sent: u64, taken: u64) -> u64 {
         let is_stuck = matches!(pace, Pace::Window(_)) && self.progress.1.elapsed() > STUCK;
         if is_stuck { sent - taken.min(sent) } else { self.gone }
     }
 
-    /// How many may be sent now.
+    /// The number of packets that may be sent now.
     fn due(&mut self, pace: Pace, sent: u64, taken: u64) -> u64 {
         match pace {
             Pace::Flood => BATCH,
@@ -159,7 +157,7 @@ impl Ledger {
                 let due = ((self.begin.elapsed().as_secs_f64() * rate) as u64).saturating_sub(sent + self.left_out);
                 let late = LATE.max((PAUSE.as_secs_f64() * 4.0 * rate) as u64);
                 self.left_out += due.saturating_sub(late);
-                // Few at a time would cost a call each.
+                // A small batch would cost a call for few packets.
                 Some(due.min(late)).filter(|due| *due >= BATCH / 2).unwrap_or(0)
             }
             Pace::Window(most) => {
@@ -177,7 +175,6 @@ impl Ledger {
     }
 }
 
-/// A receiver.
 pub(crate) enum Sink {
     Ours(Box<dyn Receiver + Send>, Vec<Packet>),
     Bare(BareReceiver),
@@ -195,7 +192,7 @@ impl Sink {
         }
     }
 
-    /// Takes a batch and lets it go.
+    /// Receives a batch and drops it.
     fn receive(&mut self) -> u64 {
         match self {
             Self::Ours(receiver, packets) => {
@@ -207,7 +204,7 @@ impl Sink {
         }
     }
 
-    /// Takes a batch and sends it back; only bare receivers do.
+    /// Receives a batch and sends it back; only bare receivers do.
     pub(crate) fn echo(&mut self) -> u64 {
         match self {
             Self::Ours(..) => 0,
@@ -222,8 +219,8 @@ impl Sink {
         }
     }
 
-    /// Receives until it is over, and counts where others see it; with some work for each packet. Returns the seconds
-    /// of processor that its thread has used since `is_over` was looked at first.
+    /// Receives until `is_over`, adds each batch to the shared count, and does some work for each packet. Returns the
+    /// processor seconds that its thread has used since the first check of `is_over`.
     pub(crate) fn run(&mut self, rig: &Rig, work: Work, received: &AtomicU64, is_over: &AtomicBool) -> f64 {
         self.drive(rig, received, is_over, |sink| {
             let came = sink.receive();
@@ -232,7 +229,7 @@ impl Sink {
         })
     }
 
-    /// The same, with work that is repeated until the end.
+    /// The same, with a work function that is called until the end.
     pub(crate) fn drive(
         &mut self,
         rig: &Rig,
@@ -240,7 +237,7 @@ impl Sink {
         is_over: &AtomicBool,
         mut turn: impl FnMut(&mut Self) -> u64,
     ) -> f64 {
-        // Without the right to choose it must do as it is.
+        // Without permission the thread runs unpinned.
         let _ = pin_to_cpu(SINK_CPU);
         let (pause, is_woken) = rig.patience();
         let begin = thread_cpu_seconds();
@@ -255,7 +252,7 @@ impl Sink {
     }
 }
 
-/// Sleeps until a receiver has something, or the time is over.
+/// Sleeps until a receiver has packets, or for `at_most`.
 pub(crate) fn wait_for(receiver: &mut (dyn Receiver + Send), at_most: Duration) {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     if !receiver.prepare_wait() {
@@ -263,12 +260,12 @@ pub(crate) fn wait_for(receiver: &mut (dyn Receiver + Send), at_most: Duration) 
     }
     let at_most = Timespec { tv_sec: 0, tv_nsec: at_most.subsec_nanos().into() };
     let Some(descriptor) = receiver.wait_descriptor() else { return };
-    // With any result, the next step is to look.
+    // The result does not matter: the caller looks again.
     let _ = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&at_most));
 }
 
-/// What is done with a packet beside receiving it: arithmetic that takes a fixed time of processor, for time in which
-/// another process has the processor is no work done.
+/// Work on a packet besides receiving it: arithmetic that takes a fixed processor time. A fixed elapsed time would
+/// count time in which another process has the processor.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(crate) struct Work {
     steps: u64,
@@ -277,7 +274,7 @@ pub(crate) struct Work {
 impl Work {
     pub(crate) const NONE: Self = Self { steps: 0 };
 
-    /// As many steps as take this long here.
+    /// As many steps as take this long on this machine.
     pub(crate) fn of(each: Duration) -> Self {
         const STEPS: u64 = 1 << 20;
         let best = (0..5).map(|_| {
@@ -294,7 +291,7 @@ impl Work {
     }
 }
 
-/// Each step waits for the one before.
+/// Each step depends on the one before.
 fn spend(steps: u64) {
     let mut number = black_box(1_u64);
     for _ in 0..steps {

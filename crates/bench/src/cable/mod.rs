@@ -1,13 +1,13 @@
-//! Two hosts with a cable between them, for everything that is measured with packets.
+//! Two hosts with a cable between them, for all packet measurements.
 //!
 //! ```text
 //!  host, CPU 0                        cable        host, CPU 1
 //!  Source: frames that lie ready ────────────────► the kernel's part ─► Sink: a receiver of ours, or a bare one
-//!     at a rate, as fast as it goes,               (Kernel: where it is done, and when)
+//!     at a rate, as fast as possible,              (Kernel: where it is done, and when)
 //!     or as fast as the sink takes them
 //! ```
-//! There are no interrupts on such a cable. Without a word the sender's processor would do all of the kernel's work; so it is
-//! said where that is done, as a card's interrupts would.
+//! Such a cable has no interrupts, and by default the sender's processor does all of the kernel's work. So [`Kernel`]
+//! selects where it is done, as a card's interrupts would.
 
 mod ends;
 
@@ -32,13 +32,13 @@ pub(crate) use ends::{Pace, Sent, Sink, Source, Work, wait_for};
 pub(crate) const SOURCE_CPU: usize = 0;
 pub(crate) const SINK_CPU: usize = 1;
 
-/// Where the kernel's part of receiving is done.
+/// Where the kernel's part of receiving runs.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Kernel {
-    /// On the sink's processor, before everything else, as an interrupt does it (RPS). What a program at the card takes is
-    /// done on the source's.
+    /// On the sink's processor, with priority, as an interrupt does it (RPS). The source's processor does the kernel's
+    /// part for a program at the card.
     Interrupt,
-    /// On the sink's processor, by a thread behind the receiver (threaded NAPI), programs at the card too.
+    /// On the sink's processor, in a thread that yields to the receiver (threaded NAPI), programs at the card too.
     Thread,
 }
 
@@ -53,31 +53,30 @@ impl Kernel {
     }
 }
 
-/// Packets that are measured with: of which mechanism, how long, from how many sources.
+/// The packets of a measurement: their mechanism and size.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Traffic {
     pub(crate) mechanism: Mechanism,
-    /// Bytes of what UDP or IP carries.
+    /// Bytes of the payload of UDP or IP.
     pub(crate) bytes: usize,
 }
 
-/// Two hosts.
 pub(crate) struct Rig {
     pub(crate) cable: Cable,
     pub(crate) kernel: Kernel,
-    /// How much can wait for a sink that is away, ours or bare.
+    /// The depth of the queue in front of the sink, ours or bare.
     pub(crate) depth: Depth,
     macs: [[u8; 6]; 2],
 }
 
-/// How long a receiver of a [`Kernel::Thread`] sleeps that has found nothing: were it woken by each packet, it would take them
-/// one by one.
+/// How long a receiver with [`Kernel::Thread`] sleeps when it found nothing. If each packet woke it, it would receive
+/// them one by one.
 const PAUSE: Duration = Duration::from_micros(50);
-/// How long it sleeps at most otherwise.
+/// Maximum sleep otherwise.
 const AWAIT: Duration = Duration::from_millis(1);
 
 impl Rig {
-    /// Lays the cable of a case; where that is not allowed, the case is skipped.
+    /// Lays the cable of a case, or skips the case if that is not permitted.
     pub(crate) fn of_case(
         session: &mut Session<'_>,
         case: &Map<String, Value>,
@@ -97,7 +96,7 @@ impl Rig {
     /// Lays a cable.
     ///
     /// # Errors
-    /// What the kernel says, mostly that only the administrator may.
+    /// The kernel's error, mostly that this needs root.
     pub(crate) fn lay(kernel: Kernel, mtu: u32) -> io::Result<Self> {
         let cable = Cable::lay(mtu, 1)?;
         cable.resolve()?;
@@ -105,13 +104,13 @@ impl Rig {
             Kernel::Interrupt => cable.sink.receive_on(SINK_CPU as u32)?,
             Kernel::Thread => cable.receive_by_thread(SINK_CPU as u32)?,
         }
-        // What comes back is the source's to receive.
+        // The source receives what is sent back.
         cable.source.receive_on(SOURCE_CPU as u32)?;
         let macs = [mac_of(&cable.source)?, mac_of(&cable.sink)?];
         Ok(Self { cable, kernel, depth: Depth::USUAL, macs })
     }
 
-    /// How long a sink sleeps that has found nothing, and whether a packet wakes it.
+    /// How long a sink sleeps when it found nothing, and whether a packet wakes it.
     pub(crate) const fn patience(&self) -> (Duration, bool) {
         match self.kernel {
             Kernel::Interrupt => (AWAIT, true),
@@ -124,19 +123,16 @@ impl Rig {
         Frame::new(self.macs, from, to, flow, payload)
     }
 
-    /// A receiver of ours.
     pub(crate) fn ours(&self, mechanism: Mechanism) -> Result<Sink, crate::BenchError> {
         self.cable.sink.inside(|| mechanism.receiver(self.depth)).map(Sink::ours).map_err(crate::BenchError::wrong)
     }
 
-    /// A bare one.
     pub(crate) fn bare(&self, mechanism: Mechanism) -> Result<Sink, crate::BenchError> {
         let open = || BareReceiver::open(mechanism.bare(), SocketAddrV4::new(SINK, 0), CARD, self.depth);
         self.cable.sink.inside(open).map(Sink::Bare).map_err(crate::BenchError::system("a bare receiver"))
     }
 
-    /// One source of packets to a sink, of which this many lie ready. What is sent back to it is dropped as soon as it
-    /// comes.
+    /// One source of packets to a sink, with `ready` prepared packets. Packets sent back to it are dropped on arrival.
     pub(crate) fn source(&self, traffic: Traffic, ready: usize, to: SocketAddrV4) -> Result<Source, crate::BenchError> {
         let flow = traffic.mechanism.flow();
         let opened = self.cable.source.inside(|| {
@@ -154,7 +150,7 @@ fn mac_of(host: &Host) -> io::Result<[u8; 6]> {
 
 // ---- prepared frames
 
-/// A frame, and where in it the payload begins.
+/// A frame, and the offset of its payload.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Frame {
     pub(crate) bytes: Vec<u8>,
@@ -162,7 +158,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// From one card to another, without a checksum of UDP's: Ethernet has one.
+    /// From one card to another, without a UDP checksum: Ethernet has one.
     fn new(
         [source, destination]: [[u8; 6]; 2],
         from: SocketAddrV4,
@@ -186,10 +182,9 @@ impl Frame {
 
 // ---- receive mechanisms, ours and bare
 
-/// Bytes of the longest packet that Ethernet's usual frames carry.
+/// Maximum payload of a packet in standard Ethernet frames, in bytes.
 const LARGEST: usize = 1480;
 
-/// A way to receive.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Mechanism {
     RecvFrom,
@@ -214,7 +209,7 @@ impl Mechanism {
         }
     }
 
-    /// Whether what it receives lies in memory that was there before, which the kernel neither makes nor frees.
+    /// Whether it receives into memory that exists already, so that the kernel neither allocates nor frees.
     pub(crate) const fn recycles(self) -> bool {
         matches!(self, Self::Ring | Self::Xdp)
     }
@@ -234,7 +229,7 @@ impl Mechanism {
         }
     }
 
-    /// A receiver of ours in the calling thread's namespace.
+    /// One of our receivers, in the calling thread's namespace.
     pub(crate) fn receiver(self, depth: Depth) -> Result<Box<dyn Receiver + Send>, PacketError> {
         let (flow, address) = (self.flow(), SocketAddrV4::new(SINK, 0));
         Ok(match self {
@@ -253,7 +248,7 @@ impl Mechanism {
         })
     }
 
-    /// A socket that receives packets of this many bytes at most into this memory; not for rings.
+    /// A socket that receives packets of at most `largest` bytes into this memory; not for rings.
     pub(crate) fn socket(
         self,
         memory: PacketMemory,
@@ -275,40 +270,39 @@ pub(crate) fn pool(name: &str, block: usize, blocks: usize) -> Result<Pool, Pool
     Pool::new(PoolConfig::anonymous(name, block, blocks))
 }
 
-// ---- processor time of the whole machine: the kernel's work for packets belongs to no process
+// ---- processor time of the whole machine: no process is charged for the kernel's packet work
 
-/// A look at how long the processors had nothing to do so far.
+/// A reading of the processors' idle times.
 #[derive(Clone, Debug)]
 pub(crate) struct Usage {
     at: Instant,
-    /// Of each processor.
     idle_seconds: Vec<f64>,
 }
 
-/// Parts of a second in which `/proc/stat` counts (`USER_HZ`).
+/// Ticks of `/proc/stat` per second (`USER_HZ`).
 const TICKS: f64 = 100.0;
 
 impl Usage {
-    /// Now. Where the kernel says nothing, there are no processors.
+    /// A reading now. If the kernel reports nothing, it has no processors.
     pub(crate) fn look() -> Self {
         let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
         Self { at: Instant::now(), idle_seconds: idle_seconds(&text) }
     }
 
-    /// Seconds of processor that were used since an earlier look, by all processors together.
+    /// Processor seconds used since an earlier reading, by all processors together.
     pub(crate) fn used_since(&self, earlier: &Self) -> f64 {
         (0..self.idle_seconds.len()).map(|cpu| self.used_by(cpu, earlier)).sum()
     }
 
-    /// The same by one of them; 0 if there is no such processor.
+    /// The same for one processor; 0 if it does not exist.
     pub(crate) fn used_by(&self, cpu: usize, earlier: &Self) -> f64 {
         let (Some(now), Some(before)) = (self.idle_seconds.get(cpu), earlier.idle_seconds.get(cpu)) else { return 0.0 };
         ((self.at - earlier.at).as_secs_f64() - (now - before)).max(0.0)
     }
 }
 
-/// A line for each processor behind one for all: user, nice, system, idle, iowait, and so on; idle and waiting for a disk are both
-/// nothing done.
+/// The first line is the sum, then one line per processor: user, nice, system, idle, iowait, and so on. Idle time is
+/// idle plus iowait.
 fn idle_seconds(text: &str) -> Vec<f64> {
     let processors = text.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
     let idle = |line: &str| {
@@ -318,23 +312,23 @@ fn idle_seconds(text: &str) -> Vec<f64> {
     processors.map(idle).collect()
 }
 
-// ---- packets that wait for a processor before any receiver
+// ---- packets that wait for a processor before any receiver sees them
 
 const SETTING: &str = "/proc/sys/net/core/netdev_max_backlog";
 const STATISTICS: &str = "/proc/net/softnet_stat";
 const INTERFACES: &str = "/proc/thread-self/net/dev";
 
-/// Has more packets wait for each processor of this machine than the kernel's thousand, as long as it is there: a processor
-/// that is away for 4 ms would cost packets that no receiver could save. A card has a ring of its own for that.
+/// Raises the kernel's limit of a thousand packets that wait for each processor, until it is dropped: a processor that
+/// is away for 4 ms would lose packets that no receiver could save. A card has its own ring for that.
 pub(crate) struct LongBacklog {
     before: String,
 }
 
 impl LongBacklog {
-    /// This many packets.
+    /// Sets the limit.
     ///
     /// # Errors
-    /// What the kernel says, mostly that only the administrator may.
+    /// The kernel's error, mostly that this needs root.
     pub(crate) fn of(packets: u32) -> io::Result<Self> {
         let before = fs::read_to_string(SETTING)?;
         fs::write(SETTING, packets.to_string())?;
@@ -342,11 +336,11 @@ impl LongBacklog {
     }
 }
 
-/// Packets that were dropped before any receiver could see them: by the processors of this machine since it was started, and at
-/// both ends of a cable, whose ring of 256 packets cannot be made longer.
+/// Packets dropped before any receiver could see them: by the processors of this machine since boot, and at both ends
+/// of a cable, whose ring of 256 packets cannot be made longer.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub(crate) fn dropped_on_the_way(cable: &Cable) -> io::Result<u64> {
     let ends = [&cable.source, &cable.sink].map(|host| host.inside(|| fs::read_to_string(INTERFACES)));
     let at_ends = ends.into_iter().map(|text| Ok(dropped_at_card(&text?))).sum::<io::Result<u64>>()?;
@@ -355,18 +349,18 @@ pub(crate) fn dropped_on_the_way(cable: &Cable) -> io::Result<u64> {
 
 impl Drop for LongBacklog {
     fn drop(&mut self) {
-        // If this fails, only later measurements change, and there is no caller that could react.
+        // If this fails, only later measurements change, and no caller could react.
         let _ = fs::write(SETTING, self.before.trim());
     }
 }
 
-/// A line for each processor, of hexadecimal numbers: taken, dropped, and so on.
+/// A line per processor, in hexadecimal: received, dropped, and so on.
 fn dropped_by_processors(statistics: &str) -> u64 {
     let second = |line: &str| line.split_whitespace().nth(1).and_then(|number| u64::from_str_radix(number, 16).ok());
     statistics.lines().filter_map(second).sum()
 }
 
-/// Behind a card's name eight numbers of what came and eight of what left, the fourth of each what was dropped.
+/// After a card's name, eight numbers of received packets and eight of sent ones; the fourth of each counts drops.
 fn dropped_at_card(interfaces: &str) -> u64 {
     let card = interfaces.lines().find_map(|line| line.trim_start().strip_prefix(CARD)?.strip_prefix(':'));
     let numbers: Vec<u64> = card.unwrap_or_default().split_whitespace().map(|text| text.parse().unwrap_or(0)).collect();

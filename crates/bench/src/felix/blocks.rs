@@ -14,16 +14,16 @@ pub(super) const FORMAT: BlockFormat = BlockFormat::NARROW;
 pub(super) const BLOCK: usize = FORMAT.block_bytes();
 /// The paper's links.
 const LINKS: u16 = 24;
-/// What is encoded; the rest of the memory repeats it.
+/// Bytes that are encoded; the rest of the memory repeats them.
 const PATTERN: usize = 16 << 20;
 const LINE: usize = 64;
 
-/// How large chunks are.
+/// The sizes of chunks.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Sizes {
-    /// All alike.
+    /// All equal.
     Equal(usize),
-    /// Anything from 1 to twice this mean, each as often.
+    /// Uniform from 1 to twice this mean.
     Random(usize),
 }
 
@@ -42,7 +42,7 @@ impl Sizes {
     }
 }
 
-/// Memory that is filled again and again: getting it is slow.
+/// Memory that is filled repeatedly, because allocating it is slow.
 pub(super) struct Memory {
     pool: Pool,
     owner: Owner,
@@ -56,7 +56,7 @@ impl Memory {
         Ok(Self { pool, owner })
     }
 
-    /// The whole of it, as `fill` leaves it. What was got before must have been dropped.
+    /// The whole memory after `fill`. The previous slice must have been dropped.
     pub(super) fn filled(&mut self, fill: impl FnOnce(&mut [u8])) -> Result<Slice, BenchError> {
         self.pool.collect();
         let mut loan = self.pool.loan(self.owner).ok_or_else(|| BenchError::wrong("the memory is still in use"))?;
@@ -66,12 +66,12 @@ impl Memory {
     }
 }
 
-/// Blocks of all links in turns, and what is in them.
+/// Blocks of all links in turn, and their contents.
 pub(super) struct Blocks {
     pub(super) bytes: Slice,
     /// Chunks in all blocks.
     pub(super) chunks: u64,
-    /// Cache lines that hold a header or a trailer: how many lines further on each one is.
+    /// Cache lines that hold a header or a trailer, each as the number of lines from the one before.
     pub(super) needed: Vec<u8>,
 }
 
@@ -101,8 +101,8 @@ pub(super) fn fill(sizes: Sizes, bytes: &mut [u8]) {
     repeat(&pattern(sizes), bytes);
 }
 
-/// Blocks in which every chunk ends, so that they can be written again and again; filled up to a multiple of this many
-/// bytes with blocks of nothing.
+/// Blocks in which every chunk ends, so that they can be written repeatedly; padded to a multiple of `multiple` bytes
+/// with empty blocks.
 pub(super) fn whole(sizes: Sizes, multiple: usize) -> Vec<u8> {
     let mut pattern = pattern(sizes);
     pattern.resize(pattern.len().next_multiple_of(multiple), 0);
@@ -127,8 +127,8 @@ fn pattern(sizes: Sizes) -> Vec<u8> {
     out
 }
 
-/// The pattern over and over, with the sequence numbers counted on. A pattern that does not fit is cut: chunks that
-/// are open then stay open.
+/// Repeats the pattern and continues the sequence numbers. A pattern that does not fit is cut: chunks open at the cut
+/// stay open.
 fn repeat(pattern: &[u8], bytes: &mut [u8]) {
     for part in bytes.chunks_mut(pattern.len()) {
         part.copy_from_slice(&pattern[..part.len()]);
@@ -144,7 +144,7 @@ fn repeat(pattern: &[u8], bytes: &mut [u8]) {
     }
 }
 
-/// The lines that every decoder of these blocks must read.
+/// The cache lines that every decoder of these blocks must read.
 fn needed(bytes: &[u8]) -> Result<Vec<u8>, BenchError> {
     let (mut steps, mut before) = (Vec::new(), 0);
     let mut lines = Vec::new();
@@ -171,15 +171,14 @@ fn needed(bytes: &[u8]) -> Result<Vec<u8>, BenchError> {
 
 // ---- the limit of a decoder: it reads cache lines, writes records and reads them again
 
-/// Bytes of blocks between two looks at the output, as in a batch of ours.
+/// Bytes of blocks between two reads of the output, as in our batches.
 const BATCH: usize = 32 << 10;
-/// Bytes of a record: what describes a short chunk.
+/// Bytes of a record, which describes a short chunk.
 const RECORD: usize = 8;
 
 /// Which lines are read.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Lines {
-    /// All of them.
     Every,
     /// Lines with a header or a trailer.
     Needed,
@@ -193,14 +192,14 @@ impl Lines {
         }
     }
 
-    /// Reads every line of some of the blocks, with as much output as theirs.
+    /// Reads every line of a part of the blocks, with the same output per batch as for all of them.
     pub(super) fn touch_part(part: &[u8], blocks: &Blocks) -> u64 {
         let records = (blocks.chunks as usize + blocks.count()).div_ceil(blocks.bytes.len().div_ceil(BATCH));
         let mut output = vec![0; records * RECORD / size_of::<u64>()];
         part.chunks(BATCH).fold(0, |sum, batch| write_and_read(&mut output, sum.wrapping_add(touch_every_line(batch))))
     }
 
-    /// Reads the lines of all blocks, batch by batch, and writes and reads as much output as there is.
+    /// Reads the lines of all blocks, batch by batch, and writes and reads the same amount of output as a decoder.
     pub(super) fn touch(self, blocks: &Blocks) -> u64 {
         let batches = blocks.bytes.len().div_ceil(BATCH);
         let records = (blocks.chunks as usize + blocks.count()).div_ceil(batches);

@@ -1,4 +1,4 @@
-//! Figure 6: how long a block takes, against the size of its chunks, at every stage.
+//! Figure 6: time per block against the size of its chunks, at every stage.
 
 use super::blocks::Lines;
 use super::blocks::{BLOCK, Blocks, Memory, Sizes};
@@ -47,7 +47,6 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// What a row measures.
 struct Measured {
     case: Map<String, Value>,
     stage: Stage,
@@ -90,7 +89,7 @@ impl Measured {
     }
 }
 
-/// What does not decode to the same has no speed.
+/// A stage that decodes something else has no valid speed.
 fn all_stages_agree(blocks: &Blocks) -> Result<(), BenchError> {
     let expected = Stage::Baseline.decode(&blocks.bytes);
     for stage in Stage::ALL {

@@ -1,4 +1,4 @@
-//! Figure 7: blocks a second, against threads, each with blocks of its own.
+//! Figure 7: blocks a second against threads, each with its own blocks.
 
 use super::blocks::Lines;
 use super::blocks::{BLOCK, Blocks, Memory, Sizes};
@@ -58,11 +58,11 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// All threads begin at once, each on a processor of its own; their rates are added.
+/// All threads begin at once, each on its own processor; their rates are added.
 fn millions_per_second(parts: &[&[u8]], work: impl Fn(&[u8]) -> u64 + Sync) -> f64 {
     let start = Barrier::new(parts.len());
     let one = |cpu: usize, part: &[u8]| {
-        // Without the right to pin, the scheduler spreads busy threads anyway.
+        // Without permission to pin, the scheduler spreads busy threads anyway.
         let _ = pin_to_cpu(cpu);
         start.wait();
         let begin = thread_cpu_seconds();

@@ -1,4 +1,4 @@
-//! Figure 8: how fast this machine's memory is read, as the paper's PMBW measures it.
+//! Figure 8: the read rate of this machine's memory, as the paper's PMBW measures it.
 
 use super::blocks::Memory;
 use super::cost_of;
@@ -24,7 +24,7 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     for (pages, huge_pages) in [("huge", HugePages::Auto), ("plain", HugePages::Never)] {
         let mut memory = None;
         for threads in (1..=cpus).filter(|count| count.is_power_of_two() || *count == cpus) {
-            // What a cache holds is as fast on any pages.
+            // The cache levels have the same speed on any page size.
             let sizes = sizes.iter().copied().filter(|_| pages == "huge").chain([far]);
             for (bytes, width) in sizes.flat_map(|bytes| Width::ALL.map(|width| (bytes, width))) {
                 let case = case([
@@ -53,13 +53,13 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Each thread reads as many bytes of its own; what is smaller than memory is read again and again.
+/// Each thread reads this many bytes of its own part; parts smaller than memory are read repeatedly.
 fn scan(all: &[u8], bytes: usize, threads: usize, width: Width, at_least: f64) -> f64 {
     let start = Barrier::new(threads);
     let one = |thread: usize| {
         let _ = pin_to_cpu(thread);
         let part = &all[thread * (all.len() / threads)..][..bytes.min(all.len() / threads)];
-        // Several rounds between two looks at the clock, which costs as much as a small part.
+        // Several rounds between two clock reads, which cost as much as a small part.
         let rounds = ((4 << 20) / part.len()).max(1);
         black_box(width.scan(part));
         start.wait();

@@ -1,5 +1,5 @@
-//! Figure 9: the roofline, with the paper's estimate of six operations for a trailer, and the layout that the paper only
-//! draws: trailers in a table of their own.
+//! Figure 9: the roofline, with the paper's estimate of six operations for a trailer, and the layout that the paper
+//! only draws: trailers in a separate table.
 
 use super::blocks::{BLOCK, Blocks, FORMAT, Memory, Sizes};
 use super::stages::{Plain, Stage, Sum};
@@ -25,12 +25,12 @@ const NOTE: &str = "10^9 operations/s, six estimated for a trailer as in the pap
 const SPEED: &str = "GB/s of blocks with their trailers in a table; limit: the layout with the trailers between the data, \
                      decoded by ours";
 
-/// Where trailers are.
+/// The place of trailers.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Layout {
-    /// Behind their data: a line of 64 bytes is read for each.
+    /// After their data: each costs a read of a 64-byte line.
     Between,
-    /// In a table of their own.
+    /// In a separate table.
     Table,
 }
 
@@ -98,12 +98,12 @@ impl Bench {
         OPERATIONS / nanoseconds_each(self.trailers, moment, || self.decode(layout).pieces)
     }
 
-    /// Operations for each byte that comes from memory.
+    /// Operations per byte read from memory.
     fn intensity(&self, layout: Layout) -> f64 {
         OPERATIONS * self.trailers as f64 / self.read(layout) as f64
     }
 
-    /// Bytes that come from memory.
+    /// Bytes read from memory.
     fn read(&self, layout: Layout) -> usize {
         match layout {
             Layout::Between => self.blocks.needed.len() * LINE,
@@ -111,7 +111,7 @@ impl Bench {
         }
     }
 
-    /// The roof over a layout, in 10^9 operations a second.
+    /// The roof for a layout, in 10^9 operations a second.
     fn roof(&self, layout: Layout, moment: f64) -> f64 {
         let bytes: &[u8] = match layout {
             Layout::Between => &self.blocks.bytes,
@@ -122,20 +122,20 @@ impl Bench {
     }
 }
 
-/// 10^9 cycles a second, from a chain of operations of which each waits for the one before: a cycle each.
+/// 10^9 cycles a second, from a chain of dependent operations that take one cycle each.
 fn gigahertz() -> f64 {
     const LINKS: u64 = 4_000_000;
     let begin = thread_cpu_seconds();
     let mut value = black_box(1_u64);
     for _ in 0..LINKS / 2 {
-        // Neither can be put together with the next one, nor taken out of the loop.
+        // The compiler can neither merge an iteration with the next nor hoist it out of the loop.
         value = value.rotate_left(7) ^ 0x5DEE_CE66;
     }
     black_box(value);
     LINKS as f64 / (thread_cpu_seconds() - begin).max(1e-9) / 1e9
 }
 
-/// For each block its header, the number of its trailers, and the trailers in order; and how many there are in all.
+/// For each block its header, its number of trailers, and the trailers in order; and the total number of trailers.
 fn table(blocks: &Blocks) -> Result<(Vec<u8>, usize), BenchError> {
     let (mut records, mut trailers) = (Vec::new(), 0);
     let mut sub_chunks = Vec::new();

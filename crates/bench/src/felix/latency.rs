@@ -1,11 +1,11 @@
-//! Figure `latency`: a block written to the ring to its chunks at a subscriber over TCP, and how many go there.
+//! Figure `latency`: the time from a block written to the ring until its chunks arrive over TCP; and the maximum rate.
 //!
 //! ```text
-//!  one thread:  blocks that are due are handed over; ring --> decoder --> router --> TCP ==loopback==> other: subscriber
+//!  one thread:  hands over blocks that are due; ring --> decoder --> router --> TCP ==loopback==> other: subscriber
 //! ```
-//! The card is an open loop: blocks are due at times that were drawn before, and do not wait. A block has come when the
-//! last chunk that ends in it has; all of them go to one subscriber, in order, so chunks only need to be counted. The
-//! ring's bytes are there from the start, as if a card had written them: handing them over costs no time.
+//! The card is an open loop: blocks are due at times drawn beforehand, and do not wait. A block has arrived when the
+//! last chunk that ends in it has; all chunks go to one subscriber, in order, so counting them suffices. The ring's
+//! bytes are present from the start, as if a card had written them: handing them over costs no time.
 
 use super::blocks::{self, BLOCK, FORMAT, Sizes};
 use crate::BenchError;
@@ -37,10 +37,10 @@ const NOTE: &str = "from when a block was due to when its last chunk had come, a
 const RATE_NOTE: &str = "GB/s of blocks, from the ring to a subscriber over loopback. Limit: a bare epoll pair, 64 KiB a \
                          send; the paper's 24 links need 6.5, over a network of their own";
 const PAGE: usize = 64 << 10;
-/// Bytes that a bare pair sends at once.
+/// Bytes that a bare pair sends with one call.
 const SEND: usize = 64 << 10;
 const SOCKETS: PairSockets = PairSockets { cubic: false, buffer_bytes: 0 };
-/// Nothing takes this long.
+/// No measurement takes this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
@@ -75,7 +75,7 @@ fn case_of(size: usize, load: u64, quantile: &str) -> Map<String, Value> {
     ])
 }
 
-/// The most blocks a second, when all are due at once.
+/// The maximum rate in blocks a second, when all are due at once.
 fn saturation(session: &mut Session<'_>, card: &Card, case: &Map<String, Value>) -> Result<f64, BenchError> {
     let scale = session.options.scale;
     let due = vec![Duration::ZERO; scale.choose(2_000, 200_000, 1_000_000)];
@@ -127,10 +127,10 @@ fn measure(
     Ok(())
 }
 
-/// What a card writes again and again: blocks in which every chunk ends.
+/// The blocks that a card writes repeatedly; every chunk ends in them.
 struct Card {
     blocks: Vec<u8>,
-    /// Chunks that ended up to each block.
+    /// For each block, the number of chunks that have ended up to it.
     ended: Vec<u64>,
 }
 
@@ -150,13 +150,13 @@ impl Card {
         Ok(Self { blocks, ended })
     }
 
-    /// Chunks that have come when a block has, blocks being counted on from round to round.
+    /// The number of chunks that have arrived with a block; block numbers continue from round to round.
     fn chunks_with(&self, block: usize) -> u64 {
         let [in_a_round, of_a_round] = [self.ended.len(), self.ended.last().copied().unwrap_or(0) as usize];
         (block / in_a_round * of_a_round) as u64 + self.ended[block % in_a_round]
     }
 
-    /// How long after it was due each block had come, in nanoseconds; and the seconds of processor of all threads meanwhile.
+    /// The delay of each block after it was due, in nanoseconds; and the processor seconds of all threads meanwhile.
     fn run(&self, due: &[Duration]) -> Result<(Vec<u64>, f64), BenchError> {
         let (mut writer, reader) =
             ring(PoolConfig::anonymous("bench card", PAGE, self.blocks.len() / PAGE)).map_err(BenchError::wrong)?;
@@ -207,7 +207,7 @@ impl Card {
     }
 }
 
-/// Hands blocks over when they are due and there is room, and serves them. Returns the seconds of processor of all threads.
+/// Hands over blocks that are due and fit, and serves them. Returns the processor seconds of all threads.
 fn serve(
     mut server: CardServer<Tcp>,
     mut writer: RingWriter,

@@ -1,4 +1,4 @@
-//! `bench felix`: the figures of paper 4, of our decoder and of what it grew from.
+//! `bench felix`: the figures of paper 4, for our decoder and the designs it grew from.
 //!
 //! ```text
 //!  figure=6         time per block against chunk size, at every stage of the paper and at ours   figure_6.rs
@@ -8,10 +8,10 @@
 //!  figure=pipeline  a card's ring, decoded and routed to a subscriber in this process             pipeline.rs
 //!  figure=subscriber, figure=latency: the same to a subscriber over TCP, and how long it takes    latency.rs
 //! ```
-//! Beside each figure stands the memory's limit of the same seconds: two bytes read in each cache line of the blocks, or
-//! in those lines alone that hold a header or a trailer, and as many records written and read again as chunks come
-//! out (limits.rs). What is decoded lies in memory far beyond the caches (blocks.rs); what comes out is a batch that
-//! stays in the cache and is read at once. Processor time is counted, so that a machine with others on it disturbs less.
+//! The limit of each figure is the memory in the same seconds: two bytes read in each cache line of the blocks, or only
+//! in lines that hold a header or a trailer, and as many records written and read again as chunks come out. The blocks
+//! lie in memory far beyond the caches (blocks.rs); the output is a batch that stays in the cache and is read at once.
+//! Processor time is counted, so that other programs disturb less.
 
 mod blocks;
 mod figure_6;
@@ -37,15 +37,15 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     latency::bench(session)
 }
 
-/// Seconds of processor for 10^9 bytes, of rates in 10^9 bytes a second that count the processor time of this number of threads:
-/// only these threads work.
+/// Converts rates in 10^9 bytes a second of processor time to processor seconds per 10^9 bytes, for this number of
+/// threads: only these threads work.
 fn cost_of(rates: &Series, threads: usize) -> Series {
     let cost = |side: &[f64]| side.iter().map(|rate| threads as f64 / rate.max(1e-9)).collect();
     Series { ours: cost(&rates.ours), limit: cost(&rates.limit) }
 }
 
-/// Processor time of the calling thread that `work` takes, in ns for each of this many things; at least once, and again
-/// until a moment is over.
+/// Processor time of the calling thread for `work`, in ns per thing; at least one call, and more until `at_least` has
+/// passed.
 fn nanoseconds_each(things: usize, at_least: f64, mut work: impl FnMut() -> u64) -> f64 {
     let (begin, mut rounds) = (thread_cpu_seconds(), 0);
     loop {

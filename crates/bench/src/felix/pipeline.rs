@@ -24,7 +24,6 @@ const PAGE: usize = 64 << 10;
 /// What the subscriber does with a chunk.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Consumer {
-    /// Reads its head.
     Heads,
     /// Adds its length.
     Lengths,
@@ -76,15 +75,15 @@ fn case_of(sizes: Sizes, consumer: Consumer) -> Map<String, Value> {
     ])
 }
 
-/// A card that has written its ring once and says again and again that it has done so, and the consumer of its chunks.
+/// A card that has written its ring once and repeatedly reports it as written, and the consumer of its chunks.
 struct Pipeline {
     writer: RingWriter,
     input: StreamInput,
     router: Router,
     subscriber: SubscriberId,
-    /// What the decoder alone is measured with.
+    /// The decoder that is measured alone.
     decoder: ChunkDecoder,
-    /// What was consumed: at most what a whole ring has.
+    /// The number of chunks consumed, at most those of a whole ring.
     consumed: u64,
     chunks: u64,
 }
@@ -119,13 +118,13 @@ impl Pipeline {
         Ok(Row::of(case, "GB/s", &series, NOTE).with_process_cpu(&cost_of(&series, 1)))
     }
 
-    /// The card has written all of its ring again.
+    /// Reports that the card has written its whole ring again.
     fn write(&mut self) {
         let space = self.writer.space().len();
         let _is_asleep = self.writer.commit(space);
     }
 
-    /// Everything, through the whole pipeline.
+    /// Consumes everything through the whole pipeline.
     fn consume(&mut self, consumer: Consumer) -> u64 {
         self.write();
         let (mut sum, mut chunks) = (0_u64, 0);
@@ -146,7 +145,7 @@ impl Pipeline {
         sum
     }
 
-    /// Everything, by the decoder alone.
+    /// Decodes everything with the decoder alone.
     fn decode(&mut self) -> u64 {
         self.write();
         let ring = self.input.ring_mut();
@@ -161,7 +160,7 @@ impl Pipeline {
         runs as u64
     }
 
-    /// Checks that every chunk came through.
+    /// Checks that every chunk arrived.
     fn check(&self) -> Result<(), BenchError> {
         let account = self.router.total();
         let decoded = self.input.counts().chunks.chunks;

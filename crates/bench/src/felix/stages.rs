@@ -1,20 +1,20 @@
-//! The stages of the paper (section 2.4, figure 6), as programmers would write them, and ours.
+//! The stages of the paper (section 2.4, figure 6), as a programmer would write them, and ours.
 //!
-//! All decode the same blocks to the same chunks; each gives the number of chunks and the sum of the places and lengths
-//! of their pieces, for which it reads its whole output.
+//! All decode the same blocks to the same chunks. Each reads its whole output, and returns the number of chunks and the
+//! sum of the offsets and lengths of their pieces.
 
 use super::blocks::{BLOCK, FORMAT};
 use ropewalk_flow::readout::felix::{ChunkConfig, ChunkDecoder, Piece};
 use ropewalk_wire::felix::{BlockHeader, ELINKS, ELink, HEADER_BYTES, SubChunkType, Trailer};
 
-/// How blocks are decoded.
+/// The way to decode blocks.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     /// A stack of sub-chunks, and vectors that grow.
     Baseline,
     /// No allocation, and no stack for whole chunks.
     Optimized,
-    /// A data type of its own for chunks of one piece.
+    /// A separate data type for chunks of one piece.
     NewDataType,
     /// Ours: the machine of `flow::readout::felix`.
     Ours,
@@ -22,7 +22,7 @@ pub(super) enum Stage {
     OursScalar,
 }
 
-/// What came out: chunks, and the sum over their pieces.
+/// The result: the number of chunks, and the sum over their pieces.
 #[derive(Copy, Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Sum {
     pub(super) chunks: u64,
@@ -36,7 +36,7 @@ impl Sum {
     }
 }
 
-/// Blocks between two looks at the output.
+/// Bytes of blocks between two reads of the output.
 const BATCH: usize = 64 << 10;
 
 impl Stage {
@@ -98,7 +98,7 @@ fn ours(mut decoder: ChunkDecoder, bytes: &[u8]) -> Sum {
     sum
 }
 
-/// A trailer and where its data begin; `end` is behind the trailer.
+/// A trailer and its data; `end` is the offset after the trailer.
 #[inline]
 fn trailer_before(block: &[u8], end: usize) -> (SubChunkType, Piece) {
     let trailer = Trailer::of_word(u32::from(u16::from_le_bytes([block[end - 2], block[end - 1]])) << 16, FORMAT);
@@ -107,7 +107,7 @@ fn trailer_before(block: &[u8], end: usize) -> (SubChunkType, Piece) {
     (trailer.kind(), Piece { position: start as u64, length })
 }
 
-/// The obvious way to write it: for each block a stack of its sub-chunks, for each chunk a vector of its pieces.
+/// The obvious way to write it: per block a stack of its sub-chunks, per chunk a vector of its pieces.
 fn baseline(bytes: &[u8]) -> Sum {
     let mut open: Vec<Vec<Piece>> = vec![Vec::new(); ELINKS];
     let mut sum = Sum::default();
@@ -144,10 +144,10 @@ fn baseline(bytes: &[u8]) -> Sum {
     sum
 }
 
-/// Pieces that fit into a chunk without another allocation.
+/// Pieces that a chunk can hold without another allocation.
 const FEW: usize = 6;
 
-/// A list of pieces that is used again.
+/// A list of pieces that is reused.
 #[derive(Clone, Debug, Default)]
 struct Pieces {
     few: [Piece; FEW],
@@ -178,14 +178,14 @@ impl Pieces {
     }
 }
 
-/// The paper's optimisations: everything reserved before, whole chunks without the stack. With `SHORT` those have a
-/// data type of their own, without it they are lists of one piece.
+/// The paper's optimisations: all memory reserved beforehand, whole chunks without the stack. With `SHORT`, whole
+/// chunks have their own data type; without it, they are lists of one piece.
 pub(super) struct Plain<const SHORT: bool> {
     open: Vec<Pieces>,
     stack: Vec<(SubChunkType, Piece)>,
     short: Vec<Piece>,
     chunks: Vec<Pieces>,
-    /// How many of the chunks are filled.
+    /// The number of chunks in use.
     filled: usize,
 }
 
@@ -212,7 +212,7 @@ impl<const SHORT: bool> Plain<SHORT> {
         sum
     }
 
-    /// Reads the output, and forgets it.
+    /// Reads the output and clears it.
     pub(super) fn sum(&mut self, sum: &mut Sum) {
         sum.chunks += (self.short.len() + self.filled) as u64;
         self.short.iter().for_each(|&piece| sum.add(piece));
@@ -245,7 +245,7 @@ impl<const SHORT: bool> Plain<SHORT> {
         }
     }
 
-    /// A block whose trailers stand in a table, the first one first.
+    /// Decodes a block whose trailers are in a table, in order.
     pub(super) fn record(&mut self, elink: ELink, trailers: &[[u8; 2]], base: u64) {
         let mut at = HEADER_BYTES as u64;
         for trailer in trailers {
@@ -261,7 +261,7 @@ impl<const SHORT: bool> Plain<SHORT> {
         }
     }
 
-    /// A piece of a chunk of several.
+    /// Adds a piece of a chunk with several pieces.
     fn split(&mut self, elink: ELink, kind: SubChunkType, piece: Piece) {
         let open = &mut self.open[elink.index()];
         match kind {

@@ -1,4 +1,4 @@
-//! Farms: one that has decided when an event has left, and nodes that receive and decide.
+//! Farms: one that has decided an event as soon as it has left, and nodes that receive and decide.
 
 use std::net::SocketAddrV4;
 use std::os::fd::BorrowedFd;
@@ -29,11 +29,10 @@ use super::setup::staging;
 use crate::BenchError;
 use crate::cable::{Rig, SOURCE_CPU, pool};
 
-/// Nodes of a farm.
 pub(super) const NODES: u16 = 2;
-/// The life of gateways and nodes.
+/// The incarnation of gateways and nodes.
 pub(super) const LIFE: Incarnation = Incarnation(1);
-/// How often a node gives a sign of life.
+/// Interval of a node's heartbeats.
 const HEARTBEAT: Duration = Duration::from_millis(30);
 
 /// A farm of one node that has decided as soon as an event has been sent to it, or put together.
@@ -44,7 +43,7 @@ pub(super) struct AtOnce {
     room: Vec<u8>,
     messages: Staging,
     message: Vec<u8>,
-    /// Events below the first number are decided and that was said, those below the second one have left.
+    /// Events below `said` are decided and reported; those below `left` have left.
     said: u64,
     left: u64,
     decided: Arc<AtomicU64>,
@@ -144,7 +143,7 @@ impl Link for AtOnce {
     }
 }
 
-/// Below which number events have left with a push, if all below `left` had before.
+/// The number below which all events have left after a push, if all below `left` had before.
 fn left_in(mut left: u64, push: &[u8]) -> u64 {
     let mut at = PUSH_HEAD_BYTES;
     while let Some(head) = push.get(at..).and_then(read_head) {
@@ -154,7 +153,7 @@ fn left_in(mut left: u64, push: &[u8]) -> u64 {
     left
 }
 
-/// The same of a push in slices: its head, then the head of each piece, and behind that the piece's bytes.
+/// The same for a push in slices: its head, then for each piece its head and its bytes.
 fn left_in_slices(mut left: u64, push: &[Slice]) -> u64 {
     let mut slices = push.iter().skip(1);
     while let Some(head) = slices.next().and_then(|slice| read_head(slice)) {
@@ -188,7 +187,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Nodes in the source's namespace that speak to this gateway.
+    /// Nodes in the source's namespace, connected to this gateway.
     pub(super) fn open(rig: &Rig, gateway: SocketAddrV4) -> Result<Self, BenchError> {
         let open = |node| rig.cable.source.inside(|| farm_node(node, gateway));
         let drives = (0..NODES).map(open).collect::<Result<Vec<_>, PacketError>>().map_err(BenchError::wrong)?;
@@ -196,9 +195,9 @@ impl Nodes {
         Ok(Self { drives, notices })
     }
 
-    /// Works until it is over, and says how many events are decided.
+    /// Works until `is_over`, and stores the number of decided events in `decided`.
     pub(super) fn run(&mut self, decided: &AtomicU64, is_over: &AtomicBool) {
-        // Without the right to choose it must do as it is.
+        // Without permission the thread runs unpinned.
         let _ = pin_to_cpu(SOURCE_CPU);
         while !is_over.load(Ordering::Relaxed) {
             let now = MonotonicClock.now();
@@ -212,7 +211,7 @@ impl Nodes {
     }
 }
 
-/// How long nodes sleep that have nothing to do.
+/// How long idle nodes sleep.
 const PAUSE: Duration = Duration::from_micros(50);
 
 fn farm_node(node: u16, gateway: SocketAddrV4) -> Result<Node, PacketError> {
@@ -239,7 +238,7 @@ fn farm_node(node: u16, gateway: SocketAddrV4) -> Result<Node, PacketError> {
     Ok(FarmNodeDrive::new(config, Datagrams { receiver, sender }))
 }
 
-/// A socket for what gateway and nodes say to each other.
+/// A socket for messages between gateway and nodes.
 pub(super) fn datagrams(host: std::net::Ipv4Addr, largest: usize) -> Result<SocketReceiver, PacketError> {
     let config = ReceiveConfig { largest, batch: 256, ..ReceiveConfig::new(Flow::Udp, SocketAddrV4::new(host, 0)) };
     SocketReceiver::new(config, pool("messages", 1 << 20, 32)?)

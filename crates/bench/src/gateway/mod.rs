@@ -1,18 +1,18 @@
-//! `bench gateway`: what a gateway takes in (paper 1).
+//! `bench gateway`: the input rate of a gateway (paper 1).
 //!
 //! ```text
-//!  source, CPU 0                       gateway, CPU 1                                 farm, CPU 0
-//!  packets of 126 sources ──────────► received, built to sets, cut to events ──────► discarded once built    
-//!    as fast as the gateway             (setup.rs: how)                       ├────► dropped at the card, decided at once
-//!    has room: nothing is lost                                                └────► nodes, which decide
+//!  source, CPU 0                      gateway, CPU 1                               farm, CPU 0
+//!  packets of 126 sources ─────────► received, built to sets, cut to events ────► discarded once built
+//!    as fast as the gateway            (setup.rs: how)                     ├────► dropped at the card, decided at once
+//!    has room: nothing is lost                                             └────► nodes, which decide
 //!
 //!  table=limits  receiving and building, forwarding with decisions: beside bare loops
 //!  table=1 to 4  one thing changed at a time: architecture, memory, gathering, sending        tables.rs
 //!  table=5       the paper's nine rows, beside the bare loop                                  tables.rs
 //!  effect=...    what the system's settings do (section IV)                                   tables.rs
 //! ```
-//! Each figure is the rate at which packets come in while none is lost: the source has a window, so that the gateway is the
-//! only bottleneck, and the kernel's part of receiving is done on the gateway's processor.
+//! Each figure is the rate of incoming packets while none is lost: the source has a window, so that the gateway is the
+//! only bottleneck, and the kernel's part of receiving runs on the gateway's processor.
 
 mod farm;
 mod run;
@@ -34,7 +34,7 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     tables::effects(session)
 }
 
-/// How long a figure is measured, and the time before.
+/// Warm-up, and measured time of a figure.
 fn times(scale: Scale) -> (Duration, Duration) {
     let duration = Duration::from_millis(scale.choose(20, 200, 1000));
     (duration / 4, duration)
@@ -46,7 +46,7 @@ const GATHERING: &str = "and every event put together by copy, and let go; limit
 const FORWARDING: &str = "built, events sent to two nodes on the source's processor, which decide; limit: bare loop that sends each packet \
                           back, same mechanisms; target: 0.85";
 
-/// What is measured first; the same of the processor stands behind it.
+/// The unit of the main figure; the figure per busy second of the processor follows it.
 pub(super) const RATE: &str = "Gb/s";
 
 const PROCESSOR: &str = "the same in the time in which the gateway's processor had something to do: it sleeps where its source and its nodes, \
@@ -107,7 +107,7 @@ const fn job(towards: Towards) -> &'static str {
     }
 }
 
-/// What a program at the card takes comes by no interrupt: on the gateway's processor it is the work of a thread.
+/// A program at the card receives without interrupts: on the gateway's processor a thread does that work.
 const fn kernel_for(receive: Mechanism) -> Kernel {
     if matches!(receive, Mechanism::Xdp) { Kernel::Thread } else { Kernel::Interrupt }
 }

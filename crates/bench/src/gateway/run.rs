@@ -1,4 +1,4 @@
-//! A gateway at work: its source has a window, so that it gets as much as it takes, and no packet is lost.
+//! A gateway at work: its source has a window, so that it gets as much as it can receive, and no packet is lost.
 
 use std::net::{SocketAddr, SocketAddrV4};
 use std::os::fd::BorrowedFd;
@@ -26,24 +26,24 @@ use super::setup::{Architecture, Priority, Setup, Towards, staging};
 use crate::BenchError;
 use crate::cable::{Kernel, Pace, Rig, SINK_CPU, Sent, Sink, Source, Traffic, Work, wait_for};
 
-/// Packets in flight to a gateway: fewer than what the kernel lets wait in front of IP, or at a card that has a thread.
+/// Packets in flight to a gateway: fewer than the kernel queues in front of IP, or at a card that has a thread.
 const WINDOW: u64 = 800;
 pub(super) const WINDOW_OF_CARD: u64 = 240;
-/// Packets that our receivers hand on at most.
+/// Maximum batch of our receivers, in packets.
 const BATCH: usize = 64;
-/// Sets that a gateway has received and that are not decided.
+/// Sets that a gateway has received and not yet decided.
 const SETS: u64 = 8;
-/// A figure for which packets were lost is taken again so often.
+/// How often a figure with lost packets is repeated.
 const TRIES: usize = 20;
 
-/// What was taken in of what UDP or IP carried.
+/// The input rate, in payload of UDP or IP.
 #[derive(Copy, Clone, PartialEq, Debug)]
 pub(super) struct Intake {
     /// Gb/s.
     pub(super) rate: f64,
-    /// Gb in a second of work of the gateway's processor, for any thread: the rate if that processor were never idle.
+    /// Gb per busy second of the gateway's processor, for any thread: the rate if that processor were never idle.
     pub(super) rate_of_processor: f64,
-    /// Seconds of processor for 10^9 bytes, of all threads of this process: gateway, source and nodes.
+    /// Processor seconds per 10^9 bytes, of all threads of this process: gateway, source and nodes.
     pub(super) process_seconds_per_gigabyte: f64,
 }
 
@@ -58,13 +58,13 @@ impl Intake {
         }
     }
 
-    /// What every row has of it.
+    /// The two figures of every row.
     pub(super) const fn rate_and_cost(&self) -> [f64; 2] {
         [self.rate, self.process_seconds_per_gigabyte]
     }
 }
 
-/// Takes a figure in which no packet was lost.
+/// Repeats a measurement until no packet is lost.
 fn lossless(bytes: usize, mut run: impl FnMut() -> Result<Sent, BenchError>) -> Result<Intake, BenchError> {
     for _ in 0..TRIES {
         let sent = run()?;
@@ -79,10 +79,10 @@ fn pace(rig: &Rig) -> Pace {
     Pace::Window(if rig.kernel == Kernel::Thread { WINDOW_OF_CARD } else { WINDOW })
 }
 
-/// The time before a figure is measured, and how long it is.
+/// Warm-up, and measured time of a figure.
 pub(super) type Times = (Duration, Duration);
 
-/// What a gateway takes in.
+/// The input rate of a gateway.
 pub(super) fn gateway(rig: &Rig, setup: &Setup, times: Times) -> Result<Intake, BenchError> {
     lossless(setup.packets.bytes(), || match setup.towards {
         Towards::Discard => building(rig, setup, times),
@@ -90,8 +90,8 @@ pub(super) fn gateway(rig: &Rig, setup: &Setup, times: Times) -> Result<Intake, 
     })
 }
 
-/// What a bare loop of the same mechanism takes in, or takes in and sends back. Its source does what the gateway's
-/// does, for it is as near to its end as the receiver: as many frames lie ready, and get their numbers before they leave.
+/// The rate at which a bare loop of the same mechanism receives, or receives and sends back. Its source prepares and
+/// numbers as many frames as the gateway's, because it is as close to its limit as the receiver.
 pub(super) fn bare(rig: &Rig, setup: &Setup, times: Times, is_echo: bool) -> Result<Intake, BenchError> {
     let bytes = setup.packets.bytes();
     lossless(bytes, || {
@@ -109,7 +109,7 @@ pub(super) fn bare(rig: &Rig, setup: &Setup, times: Times, is_echo: bool) -> Res
     })
 }
 
-/// Has the source send while the gateway and its nodes work, each on a thread.
+/// Sends from the source while the gateway and its nodes work, each on its own thread.
 fn measured(
     rig: &Rig,
     source: &mut Source,
@@ -135,7 +135,7 @@ fn config(setup: &Setup) -> GatewayConfig {
     GatewayConfig { incarnation: LIFE, ..GatewayConfig::new(0, vec![setup.packets.flow(setup.receive.flow())], farm) }
 }
 
-/// Receives and builds sets of events, and lets them go.
+/// Receives and builds sets of events, and drops them.
 fn building(rig: &Rig, setup: &Setup, times: Times) -> Result<Sent, BenchError> {
     let (mut receiver, _) = rig.cable.sink.inside(|| setup.open()).map_err(BenchError::wrong)?;
     let mut source = setup.packets.open(rig, setup.receive.flow(), &[receiver.address_v4()])?;
@@ -151,12 +151,12 @@ fn building(rig: &Rig, setup: &Setup, times: Times) -> Result<Sent, BenchError> 
     Ok(Sent { lost: sent.lost + account.packets.dropped.total() + account.missing.total(), ..sent })
 }
 
-/// Computes on the gateway's processor at the usual priority, if that is wanted.
+/// Computes on the gateway's processor at the usual priority, unless the gateway runs alone.
 fn compute(setup: &Setup, is_over: &AtomicBool) {
     if setup.priority == Priority::Alone {
         return;
     }
-    // Without the right to choose it must do as it is.
+    // Without permission the thread runs unpinned.
     let _ = (pin_to_cpu(SINK_CPU), schedule(None));
     while !is_over.load(Ordering::Relaxed) {
         core::hint::spin_loop();
@@ -238,17 +238,15 @@ fn forwarding(rig: &Rig, setup: &Setup, times: Times) -> Result<Sent, BenchError
     Ok(Sent { lost: sent.lost + notices.iter().map(missed).sum::<u64>(), ..sent })
 }
 
-/// What is counted by all queues of a gateway.
+/// The counts of all queues of a gateway.
 #[derive(Default)]
 struct Counts {
-    /// Packets.
     received: Arc<AtomicU64>,
-    /// Events.
     decided: Arc<AtomicU64>,
 }
 
 impl Counts {
-    /// Says what the source may take for done: what was received, but not far beyond what is decided.
+    /// Stores what the source may count as received: at most `SETS` sets beyond what is decided.
     fn tell(&self, setup: &Setup, taken: &AtomicU64) {
         let (sources, packing) = (u64::from(setup.packets.sources), u64::from(setup.packets.packing));
         let done = self.decided.load(Ordering::Relaxed) * sources / packing;
@@ -256,7 +254,7 @@ impl Counts {
     }
 }
 
-/// Packets that the gateway has missed, and events that it sent more than once.
+/// Packets that the gateway dropped or missed, and events decided by default or sent more than once.
 fn missed(notice: &Notice<GatewayReport>) -> u64 {
     let report = notice.read();
     let (packets, events) = (&report.flows[0].packets, &report.flows[0].events);
@@ -266,7 +264,7 @@ fn missed(notice: &Notice<GatewayReport>) -> u64 {
 type Farm = Box<dyn Link + Send>;
 type Drives = Vec<Box<dyn Drive + Send>>;
 
-/// The drives of one input queue, each for a thread, and their reports.
+/// The drives of one input queue, one thread each, and their reports.
 fn drives_of(setup: &Setup, input: Counted, farm: Farm) -> Result<(Drives, Notice<GatewayReport>), BenchError> {
     let triggers = || {
         let config = SendConfig::new(Flow::Udp, SocketAddrV4::new(SINK, 0));
@@ -312,7 +310,7 @@ fn drives_of(setup: &Setup, input: Counted, farm: Farm) -> Result<(Drives, Notic
     Ok((vec![Box::new(drive)], notice))
 }
 
-/// Turns a drive until it is over, and calls `tell` after each turn.
+/// Turns a drive until `is_over`, and calls `tell` after each turn.
 fn turn(rig: &Rig, mut drive: Box<dyn Drive + Send>, is_over: &AtomicBool, tell: impl Fn()) {
     while !is_over.load(Ordering::Relaxed) {
         let work = drive.turn(MonotonicClock.now());
@@ -325,7 +323,7 @@ fn turn(rig: &Rig, mut drive: Box<dyn Drive + Send>, is_over: &AtomicBool, tell:
     }
 }
 
-/// Sleeps until there is something to do, or the time is over.
+/// Sleeps until there is something to do, or for `at_most`.
 fn sleep(drive: &mut dyn Drive, at_most: Duration) {
     if !drive.prepare_wait() {
         return;
@@ -335,11 +333,11 @@ fn sleep(drive: &mut dyn Drive, at_most: Duration) {
     let mut watched: Vec<PollFd<'_>> =
         descriptors.into_iter().map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN)).collect();
     let at_most = Timespec { tv_sec: 0, tv_nsec: at_most.subsec_nanos().into() };
-    // With any result, the next step is to look.
+    // The result does not matter: the caller looks again.
     let _ = poll(&mut watched, Some(&at_most));
 }
 
-/// A receiver that counts where others see it.
+/// A receiver with a shared count.
 struct Counted {
     receiver: Box<dyn Receiver + Send>,
     received: Arc<AtomicU64>,

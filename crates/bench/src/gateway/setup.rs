@@ -1,4 +1,4 @@
-//! How a gateway is set up, and what it is made of.
+//! The setup of a gateway and its parts.
 
 use super::run::WINDOW_OF_CARD;
 use crate::BenchError;
@@ -18,7 +18,7 @@ use ropewalk_terms::SourceId;
 use ropewalk_wire::mep::{FRAGMENT_HEADER_BYTES, MEP_HEADER_BYTES};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// Memory that packets are received into (Table II).
+/// Memory for received packets (Table II).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Memory {
     Pool,
@@ -35,7 +35,7 @@ impl Memory {
         }
     }
 
-    /// 64 MiB of it.
+    /// Allocates 64 MiB.
     fn make(self) -> Result<PacketMemory, PacketError> {
         const BLOCK: usize = 256 << 10;
         Ok(match self {
@@ -53,7 +53,7 @@ pub(super) enum Sending {
     SendMmsg,
     Gso,
     Ring,
-    /// Through the queue that packets came by.
+    /// Through the queue that received the packets.
     Xdp,
 }
 
@@ -69,40 +69,39 @@ impl Sending {
     }
 }
 
-/// Where events go.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Towards {
     /// Sets are built and discarded.
     Discard,
-    /// Events are put together, and let go without being sent.
+    /// Events are put together, and dropped without being sent.
     Itself,
-    /// They are sent, dropped when they have arrived, and decided as soon as they are sent.
+    /// They are sent, dropped on arrival, and decided as soon as they are sent.
     Card,
-    /// To nodes of a farm that decide, and say so.
+    /// To the nodes of a farm, which send their decisions.
     Nodes,
 }
 
 /// Where packets come in, and where events leave.
 type Ends = (Box<dyn Receiver + Send>, Box<dyn Sender + Send>);
 
-/// Which threads the gateway's thread runs before.
+/// The priority of the gateway's thread.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Priority {
-    /// As the bench was started, with the processor for itself.
+    /// Inherited from the bench, with the processor to itself.
     Alone,
-    /// As usual, beside a thread that computes on the same processor; or before that.
+    /// Usual, beside a thread that computes on the same processor; or above that thread.
     Beside,
     Before,
 }
 
-/// Who does what (Table I).
+/// The division of work among threads (Table I).
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Architecture {
     /// One thread does everything.
     ToCompletion,
-    /// Two threads do everything, each for every second set of events: one on each processor.
+    /// Two threads do everything, each for every second set of events, on one processor each.
     TwoQueues,
-    /// One thread receives and builds, the other one, on the source's processor, sends and hears decisions.
+    /// One thread receives and builds; the other, on the source's processor, sends and receives decisions.
     ProducerConsumer,
 }
 
@@ -115,16 +114,16 @@ pub(super) struct Setup {
     pub(super) gathering: Gathering,
     pub(super) send: Sending,
     pub(super) towards: Towards,
-    /// Bytes of the longest packet that is sent.
+    /// Maximum length of a sent packet, in bytes.
     pub(super) mtu: u32,
     pub(super) architecture: Architecture,
     pub(super) priority: Priority,
-    /// The gateway's thread is kept on its processor.
+    /// Whether the gateway's thread is pinned to its processor.
     pub(super) is_placed: bool,
 }
 
 impl Setup {
-    /// The program's own choices.
+    /// The program's defaults.
     pub(super) const USUAL: Self = Self {
         packets: Packets::FIRST_LEVEL,
         receive: Mechanism::RecvMmsg,
@@ -138,9 +137,9 @@ impl Setup {
         is_placed: true,
     };
 
-    /// Puts the calling thread where the gateway belongs, or its second thread.
+    /// Pins the calling thread to the gateway's processor, or to that of its second thread.
     pub(super) fn place(&self, is_second: bool) {
-        // Without the right to choose it must do as it is.
+        // Without permission the thread runs unpinned.
         if self.is_placed {
             let _ = pin_to_cpu(if is_second { SOURCE_CPU } else { SINK_CPU });
         }
@@ -151,7 +150,7 @@ impl Setup {
         };
     }
 
-    /// What its packets carry at most, over UDP.
+    /// Maximum payload of its packets, over UDP.
     pub(super) const fn largest_push(&self) -> usize {
         self.mtu as usize - 28
     }
@@ -161,8 +160,8 @@ impl Setup {
         let address = SocketAddrV4::new(SINK, 0);
         let flow = self.receive.flow();
         if self.receive == Mechanism::Xdp {
-            // Short frames, of which the kernel has few: what it fills again soon is still in the cache. The source's window
-            // is half as large.
+            // Short frames, of which the kernel gets few: frames that it soon fills again are still in the cache. The
+            // source's window is half as large.
             let posted_frames = 2 * WINDOW_OF_CARD as usize;
             let frames = XdpConfig {
                 receive_frames: 2048,
@@ -208,12 +207,12 @@ pub(super) fn staging() -> Result<Staging, PacketError> {
     Ok(Staging::new(pool("staging", 256 << 10, 16)?))
 }
 
-// ---- prepared packets: before the source sends one, it sets the event numbers
+// ---- prepared packets: the source sets the event numbers before it sends one
 
-/// The sources of a flow that is measured with: those of the paper's flows.
+/// The packets of a flow: those of the paper's flows.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Packets {
-    /// How many there are.
+    /// The number of sources.
     pub(super) sources: u16,
     /// Events in a packet.
     pub(super) packing: u16,
@@ -223,7 +222,7 @@ pub(super) struct Packets {
 
 /// The port of the first source.
 const FIRST_PORT: u16 = 20_000;
-/// Packets of each source that lie ready.
+/// Prepared packets of each source.
 const READY: usize = 4;
 
 impl Packets {
@@ -242,12 +241,12 @@ impl Packets {
         FRAGMENT_HEADER_BYTES + self.fragment as usize
     }
 
-    /// How many of them lie ready.
+    /// The number of prepared packets.
     pub(super) const fn ready(self) -> usize {
         self.sources as usize * READY
     }
 
-    /// Where a source sends from: of UDP another port, straight over IP another address.
+    /// The address of a source: over UDP it has its own port, over plain IP its own address.
     fn address(flow: Flow, source: u16) -> SocketAddrV4 {
         match flow {
             Flow::Udp => SocketAddrV4::new(SOURCE, FIRST_PORT + source),
@@ -255,7 +254,7 @@ impl Packets {
         }
     }
 
-    /// What a gateway has to know of them.
+    /// The gateway's configuration of this flow.
     pub(super) fn flow(self, flow: Flow) -> FlowConfig {
         let source = |number| {
             let address = Self::address(flow, number);
@@ -264,7 +263,7 @@ impl Packets {
         FlowConfig::new((0..self.sources).map(source).collect(), self.packing)
     }
 
-    /// Their packets, ready to be sent to a gateway's queues, a set of events to each in turns.
+    /// Prepares packets to a gateway's queues; the queues get sets of events in turn.
     pub(super) fn open(self, rig: &Rig, flow: Flow, queues: &[SocketAddrV4]) -> Result<Source, BenchError> {
         let mut sources = MepSources::new(MepSourceConfig::new(self.sources, self.packing, self.fragment));
         let mut frames: Vec<Frame> = Vec::new();
@@ -280,7 +279,7 @@ impl Packets {
         rig.cable.source.inside(|| Source::open(&frames, None)).map_err(BenchError::system("the sources of packets"))
     }
 
-    /// Gives the packets that leave their numbers: all sources' of one set of events, then those of the next.
+    /// Numbers packets as they leave: all sources' packets of one set of events, then those of the next.
     pub(super) fn numbered(self) -> impl FnMut(usize, &mut [u8]) {
         let (mut left, mut event) = (self.sources, 0_u32);
         move |_, packet| {

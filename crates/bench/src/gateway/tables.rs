@@ -45,13 +45,13 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
         let ours = Setup { send, ..Setup::USUAL };
         compare(session, "4", send.name(), [ours, Setup::USUAL], SENDING)?;
     }
-    // What leaves by AF_XDP has come by it.
+    // AF_XDP can only send what it received.
     let by_xdp = Setup { receive: Mechanism::Xdp, ..Setup::USUAL };
     compare(session, "4", Sending::Xdp.name(), [Setup { send: Sending::Xdp, ..by_xdp }, by_xdp], SENDING)?;
     summary(session)
 }
 
-/// Two setups in turns.
+/// Measures two setups in turns.
 fn compare(
     session: &mut Session<'_>,
     table: &str,
@@ -73,7 +73,7 @@ fn compare(
     })
 }
 
-/// The rows of Table V, each with what the paper has changed, and its rate in Gb/s.
+/// The rows of Table V, each with the paper's change and its rate in Gb/s.
 fn rows() -> [(&'static str, f64, Setup); 9] {
     let stdlib = Setup { receive: Mechanism::RawIp, memory: Memory::Stdlib, gathering: IOVEC, ..Setup::USUAL };
     let ring = Setup { memory: Memory::Ring, ..stdlib };
@@ -132,7 +132,7 @@ pub(super) fn effects(session: &mut Session<'_>) -> Result<(), BenchError> {
     timestamps(session, usual)
 }
 
-/// A setting and its absence in turns.
+/// Measures with and without a setting, in turns.
 fn compare_effects(
     session: &mut Session<'_>,
     name: &str,
@@ -160,7 +160,7 @@ fn timestamps(session: &mut Session<'_>, usual: Setup) -> Result<(), BenchError>
     })
 }
 
-/// A setting and its absence in turns.
+/// Measures with and without a setting, in turns.
 fn effect(
     session: &mut Session<'_>,
     name: &str,

@@ -1,4 +1,4 @@
-//! `bench packet`: how many packets come over each way to receive them (paper 2), and what a packet costs (paper 1, Figs. 5
+//! `bench packet`: how many packets each receive mechanism takes (paper 2), and what a packet costs (paper 1, Figs. 5
 //! and 6).
 //!
 //! ```text
@@ -7,9 +7,9 @@
 //!  figure=loss     what is lost at 90 % of that, for a minute                                              stumble.rs
 //!  figure=cost     time of processor for a packet, of the whole machine
 //! ```
-//! No sender here is as fast as rings receive. So each packet costs its receiver a fixed time of work, as an event
-//! builder would, and the kernel's part of receiving is done on the receiver's processor: `kernel=interrupt` before
-//! everything else, as cards do it, or `kernel=thread`, behind the receiver.
+//! No sender here is as fast as rings receive. So each packet costs its receiver fixed work, as in an event builder,
+//! and the kernel's part of receiving runs on the receiver's processor: with `kernel=interrupt` at a higher priority,
+//! as with cards, or with `kernel=thread` after the receiver.
 
 mod stumble;
 
@@ -22,10 +22,10 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What the receiver does with a packet beside receiving it: more than twice the time in which the sender sends one.
+/// The receiver's work per packet besides receiving it: more than twice the time in which the sender sends one.
 const WORK: Duration = Duration::from_micros(3);
 
-/// Frames of a source, which all look alike.
+/// Prepared frames of a source, all alike.
 const READY: usize = 256;
 
 pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
@@ -35,10 +35,9 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     costs(session)
 }
 
-/// What a card of these days takes at once.
+/// The usual MTU of a card.
 const MTU: u32 = 1500;
 
-/// A case of this bench.
 fn describe(figure: &str, kernel: Kernel, traffic: Traffic) -> Map<String, Value> {
     case([
         ("figure", json!(figure)),
@@ -48,13 +47,13 @@ fn describe(figure: &str, kernel: Kernel, traffic: Traffic) -> Map<String, Value
     ])
 }
 
-/// How long a figure is measured, and the time before.
+/// Warm-up, and measured time of a figure.
 fn times(scale: Scale) -> (Duration, Duration) {
     let duration = Duration::from_millis(scale.choose(20, 120, 500));
     (duration / 4, duration)
 }
 
-/// Who takes part in a measurement.
+/// The two ends of a measurement.
 struct Pair {
     sink: Sink,
     source: Source,
@@ -82,7 +81,7 @@ impl Pair {
         self.turn(rig, work, |source, received| source.run(pace, warm_up, duration, received, &mut |_, _| {}))
     }
 
-    /// The same, all of which is waited for: what is not received then is lost.
+    /// The same, but waits for all packets: those not received then are lost.
     fn run_to_the_end(&mut self, rig: &Rig, pace: Pace, work: Work, duration: Duration) -> Result<Sent, BenchError> {
         self.turn(rig, work, |source, received| {
             let before = settled(received);
@@ -91,7 +90,7 @@ impl Pair {
         })
     }
 
-    /// The sink receives while something is done with the source.
+    /// The sink receives while `what` runs with the source.
     fn turn(
         &mut self,
         rig: &Rig,
@@ -111,7 +110,7 @@ impl Pair {
     }
 }
 
-/// What was received when nothing has come for a while.
+/// Waits until nothing has arrived for a while. Returns the number of received packets.
 fn settled(received: &AtomicU64) -> u64 {
     const QUIET: Duration = Duration::from_millis(300);
     let mut seen = received.load(Ordering::Relaxed);
@@ -124,28 +123,28 @@ fn settled(received: &AtomicU64) -> u64 {
     }
 }
 
-/// Packets a second that were received.
+/// Received packets a second.
 fn rate(sent: &Sent) -> f64 {
     sent.received as f64 / sent.seconds
 }
 
-/// The part of what was sent that came.
+/// The received share of the sent packets.
 fn kept(sent: &Sent) -> f64 {
     sent.received as f64 / (sent.sent as f64).max(1.0)
 }
 
-/// Whether GRO has something to put together is decided by the kernel's thread alone.
+/// Only with the kernel's thread does GRO have packets to coalesce.
 fn is_possible(kernel: Kernel, mechanism: Mechanism) -> bool {
     kernel == Kernel::Thread || mechanism != Mechanism::Gro
 }
 
-/// Bytes of payload: with its headers the shortest frame, and so on to the longest of paper 2's figure.
+/// Bytes of payload: from the shortest frame to the longest in paper 2's figure.
 const RATE_SIZES: [usize; 5] = [18, 64, 256, 1024, 1472];
 
 const RATES: &str = "received while as much is sent as the sender can, 3 us of work for each packet; limit: a bare receiver of the \
                      same mechanism, as much work; paper: recycled descriptors brought 40 % more of small packets";
 const KEPT: &str = "of them, the part that was received; limit: of the bare receiver";
-/// A receiver of this much of a flood could take more.
+/// A receiver of at least this share of a flood could receive more.
 const ALL_OF_IT: f64 = 0.98;
 
 fn rates(session: &mut Session<'_>) -> Result<(), BenchError> {
@@ -202,7 +201,7 @@ const RECYCLED: &str = "the same; limit: a raw socket of ours, for which the ker
                         up to 256 B";
 
 fn costs(session: &mut Session<'_>) -> Result<(), BenchError> {
-    // A quick run leaves the kernel's thread out.
+    // A quick run omits the kernel's thread.
     let kernels = session.options.scale.choose(&Kernel::ALL[..1], &Kernel::ALL[..1], &Kernel::ALL[..]);
     for &kernel in kernels {
         for mechanism in Mechanism::ALL.into_iter().filter(|mechanism| is_possible(kernel, *mechanism)) {
@@ -255,13 +254,13 @@ fn measure_cost(
     Ok(())
 }
 
-/// The processors' idle time is counted in hundredths of a second.
+/// Warm-up and measured time: the processors' idle time is counted in hundredths of a second.
 fn cost_times(scale: Scale) -> (Duration, Duration) {
     let duration = Duration::from_millis(scale.choose(50, 300, 3000));
     (duration / 10, duration)
 }
 
-/// Nanoseconds of processor for a packet that is received, beyond those for a packet without a receiver.
+/// Processor nanoseconds per received packet, minus those per packet without a receiver.
 fn cost(rig: &Rig, pair: Result<Pair, BenchError>, times: (Duration, Duration)) -> Result<f64, BenchError> {
     let each = |sent: &Sent| sent.used_seconds * 1e9 / (sent.sent as f64).max(1.0);
     let mut pair = pair?;

@@ -1,4 +1,4 @@
-//! Whether a receiver that is offered more than it can take takes less than it could.
+//! Whether an overloaded receiver receives less than its maximum.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::{BenchError, Scale};
 
 /// Bytes of payload.
 const BYTES: usize = 256;
-/// Offered, in parts of the most that the mechanism takes.
+/// Offered rates, as parts of the mechanism's maximum.
 const OFFERED: [f64; 9] = [0.2, 0.5, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0, 3.0];
-/// The parts of the time that receiving and working on a packet may take, at which the highest rate is sought.
+/// Rates at which the maximum is searched, as parts of the bound that the work alone sets.
 const LOOKED_AT: [f64; 6] = [0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
 
 const CURVE: &str = "received while a part of the most is offered, or as near to that as the sender comes, 3 us of work for each \
@@ -25,7 +25,7 @@ const REACHED: &str =
     "what the sender reached of the most where three times as much was wanted; limit: beside a bare receiver";
 const LEAST: &str = "the least that was received of the most, while the most or more was offered; limit: of a bare receiver of the \
                      same mechanism; target for the best mechanism: 0.9";
-/// A sender that comes so near to what is wanted of it has sent that.
+/// A sender that reaches this share of the requested rate counts as having sent it.
 const SATURATES: f64 = 0.9;
 /// Packets that may wait for a processor that is away.
 const BACKLOG: u32 = 1 << 17;
@@ -52,11 +52,11 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Both receivers from little to far too much.
+/// Both receivers, from light load to heavy overload.
 fn curve(session: &mut Session<'_>, rig: &Rig, traffic: Traffic, work: Work) -> Result<(), BenchError> {
     let scale = session.options.scale;
     let offered = scale.choose(&OFFERED[4..5], &[1.0, 1.5, 3.0][..], &OFFERED[..]);
-    // Behind the points stands what the worst of them is of the most, and what the sender reached at the last one.
+    // After the points: the worst of them as a share of the maximum, and the rate sent at the last one.
     let mut series = vec![Series::default(); offered.len() + 2];
     let figures = |pair: Result<Pair, BenchError>| swept(&mut pair?, rig, work, scale, offered);
     take_turns(scale.pairs(), &mut series, || figures(Pair::ours(rig, traffic)), || figures(Pair::bare(rig, traffic)))?;
@@ -74,8 +74,8 @@ fn curve(session: &mut Session<'_>, rig: &Rig, traffic: Traffic, work: Work) -> 
     session.row(reached.with_remark(remark))
 }
 
-/// What was received at each part of the most; and then, as parts of the most, the least of what was received with the most or
-/// more on offer, and what was sent at the last part.
+/// The received rate at each part of the maximum; then, as shares of the highest rate: the lowest received rate under
+/// overload, and the rate sent at the last part.
 fn swept(pair: &mut Pair, rig: &Rig, work: Work, scale: Scale, offered: &[f64]) -> Result<Vec<f64>, BenchError> {
     let most = most(pair, rig, work, scale)?;
     let at = |part: &f64| pair.run(rig, Pace::Rate(part * most), work, times(scale));
@@ -89,13 +89,13 @@ fn swept(pair: &mut Pair, rig: &Rig, work: Work, scale: Scale, offered: &[f64]) 
     Ok(received)
 }
 
-/// The most that is received at any rate: that of packets for which receiving costs as much as their work, and fewer.
+/// The highest received rate. `LOOKED_AT` covers packets for which receiving costs as much as their work, or less.
 fn most(pair: &mut Pair, rig: &Rig, work: Work, scale: Scale) -> Result<f64, BenchError> {
     let parts = scale.choose(&LOOKED_AT[2..3], &[0.5, 0.7, 0.9][..], &LOOKED_AT[..]);
     most_at(pair, rig, work, parts, times(scale))
 }
 
-/// The same, looked for at these parts, each for this long.
+/// The same, searched at `parts`, for the given times.
 fn most_at(
     pair: &mut Pair,
     rig: &Rig,
@@ -110,7 +110,7 @@ fn most_at(
     })
 }
 
-/// What is lost at 90 % of the most in a minute: of a full run, or where it is asked for.
+/// Packets lost in a minute at 90 % of the maximum: only in a full run, or if a case is requested.
 pub(super) fn loss(session: &mut Session<'_>) -> Result<(), BenchError> {
     let scale = session.options.scale;
     let pieces = if scale == Scale::Full { PIECES } else { 1 };
@@ -140,9 +140,9 @@ pub(super) fn loss(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Packets that were lost in a piece of the minute, the part of them that never reached the receiver, and packets a
-/// second that were sent. The highest rate is measured before each piece: within a minute a machine that others use as
-/// well can become slower by a third.
+/// Packets lost in a piece of the minute, those of them that never reached the receiver, and packets sent per second.
+/// The highest rate is measured before each piece: within a minute, a machine with other users can become slower by a
+/// third.
 fn lost(pair: &mut Pair, rig: &Rig, work: Work, scale: Scale, piece: Duration) -> Result<[f64; 3], BenchError> {
     let dropped = || dropped_on_the_way(&rig.cable).map_err(BenchError::system("reading what was dropped"));
     let _backlog = LongBacklog::of(BACKLOG).map_err(BenchError::system("a longer backlog"))?;

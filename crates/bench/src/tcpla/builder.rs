@@ -1,6 +1,6 @@
-//! What a readout unit takes in, against the size of fragments, while the event builder runs (paper 3, Figs. 11, 12):
-//! in one process, which is ours, and with readout unit and builder units as processes of their own, which is the
-//! paper's condition: a readout unit that receives and sends at once.
+//! The input rate of a readout unit against the size of fragments, while the event builder runs (paper 3, Figs. 11,
+//! 12): in one process, as usual for us, and with readout unit and builder units as separate processes, as in the
+//! paper: the readout unit receives and sends at once.
 
 use super::processes::Cluster;
 use crate::BenchError;
@@ -16,12 +16,12 @@ const NOTE_PROCESSES: &str = "each unit a process: the readout unit on one core,
                               other; limit: bare chain of receiving and sending on, placed alike; target: 0.8";
 const NOTE_LARGEST: &str = "the largest fragment for which 90 % of what was measured is 100 kHz of events; paper: 3700 B \
                             with 12 streams, 2800 B with 16";
-/// The trigger rate that the paper asks for.
+/// The trigger rate that the paper requires.
 pub(super) const TRIGGER_HZ: f64 = 100e3;
-/// The part of the measured rate that may be counted on.
+/// The usable share of the measured rate.
 const SHARE: f64 = 0.9;
 
-/// A figure of the paper, as large as it can be here: streams, all to one readout unit, and builder units.
+/// A figure of the paper, as large as possible here: streams, all to one readout unit, and builder units.
 #[derive(Copy, Clone, Debug)]
 struct Layout {
     figure: &'static str,
@@ -79,7 +79,7 @@ fn case_of(layout: Layout, place: &str, fragment_bytes: Option<usize>) -> Map<St
     ])
 }
 
-/// By the clock, by second of the processor of the receiving side, and what it cost all threads.
+/// Rate per elapsed second, per processor second of the receiving side, and the cost of all threads.
 fn measure(session: &Session<'_>, layout: Layout, place: Where, bytes: usize) -> Result<[Series; 3], BenchError> {
     let sender = SlinkConfig {
         streams: layout.streams,
@@ -110,11 +110,11 @@ fn measure(session: &Session<'_>, layout: Layout, place: Where, bytes: usize) ->
     alternate(session.options.scale.choose(1, 1, 5), ours, limit)
 }
 
-/// The largest fragment, in bytes, for which nine tenths of the measured rate are events at 100 kHz: between two
-/// measured sizes by a straight line. `None` if even the smallest size does not reach it; the largest size measured if
-/// all do.
+/// The largest fragment, in bytes, for which nine tenths of the measured rate sustain events at 100 kHz, interpolated
+/// linearly between two measured sizes. `None` if even the smallest size does not reach it; the largest size measured
+/// if all do.
 fn largest_fragment(curve: &[(f64, f64)], streams: usize) -> Option<f64> {
-    // What is left at a size, in 10^9 bytes a second: falls through 0 at the size that is sought.
+    // The spare rate at a size, in 10^9 bytes a second: it crosses 0 at the wanted size.
     let spare = |&(bytes, rate): &(f64, f64)| SHARE * rate - needed(bytes, streams);
     let last = curve.iter().rposition(|point| spare(point) >= 0.0)?;
     let Some(next) = curve.get(last + 1) else { return Some(curve[last].0) };
@@ -122,7 +122,7 @@ fn largest_fragment(curve: &[(f64, f64)], streams: usize) -> Option<f64> {
     Some(curve[last].0 + (next.0 - curve[last].0) * have / (have + lack))
 }
 
-/// What the trigger rate takes of fragments of this many bytes, in 10^9 bytes a second.
+/// The rate that the trigger rate needs with fragments of this many bytes, in 10^9 bytes a second.
 fn needed(fragment_bytes: f64, streams: usize) -> f64 {
     TRIGGER_HZ * streams as f64 * fragment_bytes / 1e9
 }

@@ -1,8 +1,8 @@
-//! How long a message of 2 KiB takes under load, for the last ones too.
+//! Latency of a message of 2 KiB under load, including the slowest ones.
 //!
-//! The sender is an open loop: each message is due at a time that was drawn before, as if from a front end that does
-//! not wait, and counts from then on. What waits behind others in the sender is counted, therefore. All times are kept
-//! and sorted: they are some millions at most, and exact.
+//! The sender is an open loop: each message is due at a time drawn beforehand, as from a front end that does not wait,
+//! and its latency counts from then. So waiting behind others in the sender counts too. All times are kept and sorted,
+//! some millions at most; the quantiles are exact.
 
 use super::ours::{Messages, OurPair, Side, Told, close, our_pair, sides};
 use super::{SEND, Tuning, missing, throughput};
@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 const NOTE: &str = "from when a message was due to when it had come; less is better; both sides wait in the kernel; \
                     limit: bare epoll pair at the same times, which gathers what is due into sends of 64 KiB";
 const MESSAGE: usize = 2048;
-/// Parts of the messages, in thousandths, that came at least as early.
+/// Quantiles of latency, in thousandths of the messages.
 pub(crate) const QUANTILES: [(&str, usize); 4] = [("50 %", 500), ("99 %", 990), ("99.9 %", 999), ("most", 1000)];
-/// Messages of one figure, at most.
+/// Maximum messages of one figure.
 const MOST: f64 = 2e6;
 
 pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
@@ -69,7 +69,7 @@ fn measure(
     let ours = || quantiles(our_times(mechanism, sockets, due, cpus)?, due);
     let paced = Paced { message_bytes: MESSAGE, due, most_bytes: SEND, sockets, cpus };
     let limit = || quantiles(paced_pair(paced).map_err(BenchError::system("bare pair"))?, due);
-    // A quantile of one run is of many messages already.
+    // A single run already has many messages in a quantile.
     let pairs = session.options.scale.choose(1, 1, 5);
     let series: [Series; QUANTILES.len()] = alternate(pairs, ours, limit)?;
     for ((name, _), series) in QUANTILES.iter().zip(&series) {
@@ -81,7 +81,7 @@ fn measure(
     Ok(())
 }
 
-/// How many messages a second can be sent at most.
+/// Maximum messages a second.
 fn saturation(scale: Scale, mechanism: Mechanism, cpus: Option<[usize; 2]>) -> Result<f64, BenchError> {
     let (warm_up, duration) = throughput::times(scale);
     let pair = OurPair {
@@ -97,7 +97,7 @@ fn saturation(scale: Scale, mechanism: Mechanism, cpus: Option<[usize; 2]>) -> R
     Ok(median(rates?) * 1e9 / MESSAGE as f64)
 }
 
-/// Times at which messages are due: this many a second, with gaps as chance makes them (Poisson), the same each time.
+/// Times at which messages are due: this many a second on average, with random gaps (Poisson), the same for each seed.
 pub(crate) fn schedule(rate_hz: f64, scale: Scale, seed: u64) -> Vec<Duration> {
     let seconds = scale.choose(0.02, 0.3, 1.5_f64);
     let count = (rate_hz * seconds).clamp(1.0, MOST) as usize;
@@ -105,7 +105,7 @@ pub(crate) fn schedule(rate_hz: f64, scale: Scale, seed: u64) -> Vec<Duration> {
     (0..count).map(|_| triggers.next_trigger().at).collect()
 }
 
-/// The quantiles of nanoseconds, in microseconds; an error unless every message has come.
+/// Converts nanoseconds to quantiles in microseconds; an error unless every message has arrived.
 pub(crate) fn quantiles(mut late: Vec<u64>, due: &[Duration]) -> Result<[f64; QUANTILES.len()], BenchError> {
     if late.len() != due.len() {
         return Err(BenchError::wrong(format!("{} of {} messages have come", late.len(), due.len())));
@@ -114,7 +114,7 @@ pub(crate) fn quantiles(mut late: Vec<u64>, due: &[Duration]) -> Result<[f64; QU
     Ok(QUANTILES.map(|(_, part)| late[(late.len() * part).div_ceil(1000).max(1) - 1] as f64 / 1000.0))
 }
 
-/// As `paced_pair` of the limits, with end points of ours.
+/// Like `paced_pair` of the limits, with our end points.
 fn our_times(
     mechanism: Mechanism,
     sockets: PairSockets,
@@ -172,7 +172,7 @@ fn send_when_due(mut side: Side, due: &[Duration], begin: &OnceLock<Instant>) ->
             messages.post(&mut side, endpoint)?;
             posted += 1;
         }
-        // Never asleep while something is due, or about to be.
+        // The sender never sleeps while something is due, or about to be.
         side.turn(&mut told, false);
         if let Some(how) = told.ended {
             return Err(BenchError::wrong(format!("the connection ended: {how:?}")));

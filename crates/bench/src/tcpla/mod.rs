@@ -10,7 +10,7 @@
 //!  figure=checked      payloads written and checked, as in flesnet's figures                   here
 //!  figure=peers        iperf3, ZeroMQ, libfabric, where they are installed                  peers.rs
 //! ```
-//! Beside each figure stands what a bare program does with the same sends in the same minute.
+//! The limit of each figure is a bare program that makes the same sends in the same minute.
 
 mod builder;
 pub(crate) mod latency;
@@ -28,7 +28,7 @@ use ropewalk_limits::{BareMechanism, PairSockets, SlinkConfig};
 use ropewalk_memory::{Pool, PoolConfig};
 use serde_json::json;
 
-/// Bytes that leave with one system call where messages coalesce.
+/// Bytes sent with one system call where messages coalesce.
 const SEND: usize = 64 << 10;
 /// Bytes of the kernel's buffers on each side of a tuned connection.
 const SOCKET_BUFFER: usize = 4 << 20;
@@ -47,12 +47,12 @@ pub(crate) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// How a connection is treated, after paper 3, section IV.
+/// The tuning of a connection, after paper 3, section IV.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Tuning {
-    /// As the system comes: its congestion control and buffers, any processor, one message a call.
+    /// System defaults: congestion control and buffers, any processor, one message per call.
     Untuned,
-    /// Cubic, large buffers, a processor for each side, as many messages a call as fill it.
+    /// Cubic, large buffers, a processor for each side, as many messages per call as fill it.
     Tuned,
 }
 
@@ -79,7 +79,7 @@ impl Tuning {
         }
     }
 
-    /// Messages that leave with one call.
+    /// Messages sent with one call.
     fn messages_per_send(self, message_bytes: usize) -> usize {
         match self {
             Self::Untuned => 1,
@@ -96,7 +96,7 @@ const fn bare(mechanism: Mechanism) -> BareMechanism {
     }
 }
 
-/// Why the kernel does not have a mechanism for us, if it has not.
+/// Why the kernel does not offer a mechanism, if it does not.
 fn missing(mechanism: Mechanism) -> Option<String> {
     let pool = PoolConfig::heap("bench mechanism", 4096, 1);
     let config = TcpConfig { mechanism, ..TcpConfig::default() };

@@ -1,5 +1,5 @@
-//! A pair of our own end points: the layer as its users have it, with posted messages, cookies, completions, and a
-//! framer that gives every message on its own.
+//! A pair of our own end points: the layer as users call it, with posted messages, cookies, completions, and a framer
+//! that delivers every message separately.
 
 use crate::BenchError;
 use ropewalk_io::layer::framer::FixedSize;
@@ -14,12 +14,12 @@ use ropewalk_memory::{Owner, Payload, Pool, PoolConfig, Slice};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is sent, over what, and for how long.
+/// The parameters of a pair.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) struct OurPair {
     pub(super) mechanism: Mechanism,
     pub(super) message_bytes: usize,
-    /// Messages that are handed over before the kernel is called.
+    /// Messages posted before the kernel is called.
     pub(super) messages_per_send: usize,
     pub(super) sockets: PairSockets,
     pub(super) warm_up: Duration,
@@ -29,7 +29,7 @@ pub(super) struct OurPair {
 
 /// The longest sleep of a side without a wake-up.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// Blocks to receive into, and bytes of each.
+/// Receive blocks, and bytes of each.
 const BLOCKS: (usize, usize) = (16, 256 << 10);
 
 /// One side: an event dispatcher, and where its thread sleeps.
@@ -47,7 +47,7 @@ impl Side {
         Ok(Self { dispatcher, waiter, idle: Idle::default() })
     }
 
-    /// One turn; sleeps where there has been nothing to do for a while and it `may_sleep`.
+    /// One turn; sleeps if there has been nothing to do for a while and it `may_sleep`.
     pub(super) fn turn(&mut self, handler: &mut dyn EventHandler, may_sleep: bool) {
         let now = MonotonicClock.now();
         let work = self.dispatcher.dispatch(now, handler);
@@ -63,7 +63,7 @@ impl Side {
     }
 }
 
-/// The receiving side, which listens, and the sending side, which is about to connect to it.
+/// The receiving side, which listens, and the sending side, which is about to connect.
 pub(super) fn sides(mechanism: Mechanism, sockets: PairSockets) -> Result<[Side; 2], BenchError> {
     let config = TcpConfig {
         mechanism,
@@ -80,7 +80,7 @@ pub(super) fn sides(mechanism: Mechanism, sockets: PairSockets) -> Result<[Side;
     Ok([receiver, sender])
 }
 
-/// Sends as fast as it goes; the figures are taken as those of the bare pair.
+/// Sends as fast as possible; the figures are taken as those of the bare pair.
 pub(super) fn our_pair(pair: OurPair) -> Result<PairFigures, BenchError> {
     let stop = AtomicBool::new(false);
     let [receiver, sender] = sides(pair.mechanism, pair.sockets)?;
@@ -92,7 +92,7 @@ pub(super) fn our_pair(pair: OurPair) -> Result<PairFigures, BenchError> {
         let receiving = scope.spawn(|| {
             pin(pair.cpus.map(|[receiver, _]| receiver));
             let received = receive(receiver, pair, &stop);
-            // Also after an error: the sender would go on for ever.
+            // Also after an error: the sender would otherwise continue forever.
             stop.store(true, Ordering::Relaxed);
             received
         });
@@ -105,15 +105,15 @@ pub(super) fn our_pair(pair: OurPair) -> Result<PairFigures, BenchError> {
     })
 }
 
-/// The state of one side, by its events.
+/// The state of one side, updated by its events.
 #[derive(Default)]
 pub(super) struct Told {
     message_bytes: usize,
-    /// The connection, once it stands.
+    /// The connection, once established.
     pub(super) endpoint: Option<Endpoint>,
-    /// Messages that the transport has taken.
+    /// Messages that the transport has accepted.
     pub(super) completed: u64,
-    /// Bytes of messages that have come, and how many messages those are.
+    /// Bytes of received messages, and the number of messages.
     bytes: u64,
     pub(super) messages: u64,
     pub(super) ended: Option<Ended>,
@@ -128,7 +128,7 @@ impl Told {
 impl EventHandler for Told {
     fn connection_requested(&mut self, work: &mut dyn Requests, _: ServicePoint, endpoint: Endpoint, _: Peer) {
         let setting = Setting::Framer(Box::new(FixedSize::new(self.message_bytes)));
-        // An end point that is gone again shows by the stream's end.
+        // If the end point is gone, the stream's end reports it.
         let _ = work.post(WorkRequest::Set { endpoint, setting });
         let _ = work.post(WorkRequest::Accept { endpoint });
     }
@@ -167,16 +167,16 @@ fn receive<'a>(mut side: Side, pair: OurPair, stop: &'a AtomicBool) -> Result<(T
     Ok((told, stopwatch))
 }
 
-/// Messages in memory of our own, side by side, to be sent one after the other again and again.
+/// Messages in our own memory, side by side, sent in a cycle.
 pub(super) struct Messages {
     each: Vec<Slice>,
     next: usize,
-    // Last, so that every slice is back when it goes.
+    // Last, so that every slice is returned before the pool is dropped.
     _pool: Pool,
 }
 
 impl Messages {
-    /// This many, each of this many bytes. They lie where the bare pair's bytes lie: from the middle of a page on.
+    /// `count` messages of `bytes` each, placed like the bare pair's: from the middle of a page on.
     pub(super) fn new(bytes: usize, count: usize) -> Result<Self, BenchError> {
         let config = PoolConfig::anonymous("bench messages", (MID_PAGE + bytes * count).next_power_of_two(), 1);
         let mut pool = Pool::new(config).map_err(BenchError::wrong)?;
@@ -190,7 +190,7 @@ impl Messages {
         Ok(Self { each, next: 0, _pool: pool })
     }
 
-    /// Posts the next one.
+    /// Posts the next message.
     pub(super) fn post(&mut self, side: &mut Side, endpoint: Endpoint) -> Result<(), BenchError> {
         let mut message = Payload::default();
         message.push(self.each[self.next].clone());
@@ -199,7 +199,7 @@ impl Messages {
     }
 }
 
-/// Ends the connection in order, behind what is queued, and waits for that.
+/// Closes the connection in order, behind what is queued, and waits for that.
 pub(super) fn close(side: &mut Side, told: &mut Told, endpoint: Endpoint) -> Result<(), BenchError> {
     side.post(WorkRequest::Close { endpoint })?;
     while told.ended.is_none() {
@@ -211,11 +211,11 @@ pub(super) fn close(side: &mut Side, told: &mut Told, endpoint: Endpoint) -> Res
     }
 }
 
-/// Sends until the flag is set; how many bytes, and with how many seconds of processor.
+/// Sends until the flag is set. Returns the bytes sent, and the processor seconds.
 fn send(mut side: Side, pair: OurPair, stop: &AtomicBool) -> Result<(u64, f64), BenchError> {
     let mut messages = Messages::new(pair.message_bytes, pair.messages_per_send)?;
     let (mut told, mut posted) = (Told::of(pair.message_bytes), 0);
-    // Only from here on: a pool touches its memory once, which may cost milliseconds.
+    // Measured only from here: a pool touches its memory once, which may cost milliseconds.
     let cpu = thread_cpu_seconds();
     while !stop.load(Ordering::Relaxed) {
         if let Some(endpoint) = told.endpoint {

@@ -1,5 +1,5 @@
-//! Others that move messages over TCP, beside ours in turns: iperf3, ZeroMQ, libfabric. Where one is not installed, a
-//! word says so.
+//! Other programs that move messages over TCP, in turns with ours: iperf3, ZeroMQ, libfabric. A program that is not
+//! installed is reported as skipped.
 
 use super::ours::{OurPair, our_pair};
 use super::{SEND, Tuning, throughput};
@@ -21,11 +21,11 @@ const NOTE_ZEROMQ: &str =
 const NOTE_FABRIC: &str =
     "ours: messages coalesced into 64 KiB; limit: fi_msg_bw over libfabric's tcp provider; target: 1";
 const ZEROMQ: &str = include_str!("zeromq.c");
-/// How often and how long it is tried to reach a program that was just started.
+/// Attempts to reach a program that was just started, and the pause between them.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A program, and how it is measured: its rate for messages of this many bytes.
+/// A program, and the function that measures its rate for messages of this many bytes.
 struct Peer {
     name: &'static str,
     note: &'static str,
@@ -48,7 +48,7 @@ pub(super) fn bench(session: &mut Session<'_>) -> Result<(), BenchError> {
             _ => Ok(()),
         },
     });
-    // What is left behind is this process's own directory; the figures are good all the same.
+    // Ignored: what remains is this process's own directory, and the figures are valid.
     let _ = std::fs::remove_dir_all(&directory);
     measured
 }
@@ -82,7 +82,7 @@ fn measure(session: &mut Session<'_>, peer: &Peer) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Whether a program answers at all.
+/// Whether a program can be started.
 fn is_there(program: &str, argument: &str) -> bool {
     Command::new(program).arg(argument).stdin(Stdio::null()).output().is_ok()
 }
@@ -93,12 +93,12 @@ fn free_port() -> Result<String, BenchError> {
     Ok(address.map_err(BenchError::system("a port"))?.port().to_string())
 }
 
-/// Starts a server, and a client that may come too early and is started again; what the client says.
+/// Starts a server, and a client that may be too early and is then started again. Returns the client's output.
 fn serve(server: &mut Command, client: &mut Command) -> Result<Output, BenchError> {
     struct Server(Child);
     impl Drop for Server {
         fn drop(&mut self) {
-            // Fails where it has ended by itself.
+            // Fails if it has ended already.
             let _ = self.0.kill();
             let _ = self.0.wait();
         }
@@ -171,11 +171,11 @@ fn libfabric(scale: Scale) -> Result<Peer, String> {
     Ok(Peer { name: "libfabric", note: NOTE_FABRIC, rate: Box::new(rate) })
 }
 
-/// The rate in a table of fabtests: below `MB/sec` in its head.
+/// The rate in a table of fabtests: the column under `MB/sec` in its header.
 fn fabric_rate(table: &str) -> Result<f64, BenchError> {
     let mut lines = table.lines().skip_while(|line| !line.contains("MB/sec"));
     let place = lines.next().and_then(|head| {
-        // The head says `total time`, two words above one column, or not, by version: counted from the end.
+        // By version, the header may say `total time`, two words above one column: so columns are counted from the end.
         let words: Vec<&str> = head.split_whitespace().collect();
         Some(words.len() - words.iter().position(|word| *word == "MB/sec")?)
     });

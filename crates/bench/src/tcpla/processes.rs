@@ -1,4 +1,4 @@
-//! A run of one process per node, fed from here.
+//! A run of one process per node, fed from this process.
 
 use crate::BenchError;
 use ropewalk_doctor::run::{RunPlan, wait};
@@ -11,11 +11,11 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Events that are sent before anything is measured: twice the window of a readout unit, behind which nothing is read
-/// before an older event is built.
+/// Events sent before the measurement: twice the window of a readout unit, beyond which nothing is read before an older
+/// event is built.
 const FILLED_EVENTS: u64 = 2 * 1024;
 
-/// A process that is killed if it is still there when this goes.
+/// A process that is killed on drop.
 struct Node {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -23,14 +23,14 @@ struct Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // Fails where it has ended by itself, as it should.
+        // Fails if it has ended already, as it should.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Node {
-    /// Starts the program as a node that stays on one processor.
+    /// Starts the program as a node pinned to one processor.
     fn start(program: &Path, arguments: &[String], cpu: Option<usize>) -> Result<Self, BenchError> {
         let start = || {
             // A process inherits the processor of the thread that starts it.
@@ -45,14 +45,14 @@ impl Node {
         Ok(Self { child, lines: BufReader::new(out).lines() })
     }
 
-    /// What follows in the first line that begins so.
+    /// The rest of the first line that begins with `beginning`.
     fn expect(&mut self, beginning: &str) -> Result<String, BenchError> {
         let found =
             self.lines.by_ref().map_while(Result::ok).find_map(|line| line.strip_prefix(beginning).map(str::to_owned));
         found.ok_or_else(|| BenchError::wrong(format!("a node that does not say `{beginning}`")))
     }
 
-    /// The last line, once it has ended well.
+    /// The last line, after a successful exit.
     fn account(mut self) -> Result<Value, BenchError> {
         let last = self.lines.by_ref().map_while(Result::ok).last().unwrap_or_default();
         let status = self.child.wait().map_err(BenchError::system("a node"))?;
@@ -110,8 +110,8 @@ impl<'a> Cluster<'a> {
         Ok(Self { plan, manager, _others: others, front_ends })
     }
 
-    /// Feeds it, measures what its sockets take in the middle of the run, and checks the run's account: 10^9 bytes a
-    /// second, and the seconds of processor for 10^9 bytes of the nodes and the front ends.
+    /// Feeds it, measures the input of its sockets in the middle of the run, and checks the run's account. Returns 10^9
+    /// bytes a second, and the processor seconds per 10^9 bytes of the nodes and the front ends.
     pub(super) fn measure(self) -> Result<[f64; 2], BenchError> {
         let (plan, stop, taken) = (self.plan, AtomicBool::new(false), AtomicU64::new(0));
         let (rate, sent) = std::thread::scope(|scope| {
@@ -119,7 +119,7 @@ impl<'a> Cluster<'a> {
                 pin(plan.cpus.map(|[_, others]| others));
                 SlinkSender::connect(&[self.front_ends], plan.sender)?.run_counted(&stop, &taken)
             });
-            // Counted on the sending side, which is right once every buffer in between is full: it goes on as it is read.
+            // Counted by the sender, which is right once every buffer in between is full.
             let flows = wait(|| taken.load(Ordering::Relaxed) > FILLED_EVENTS * plan.sender.streams as u64);
             std::thread::sleep(plan.warm_up);
             let (from, before, process) = (Instant::now(), taken.load(Ordering::Relaxed), process_cpu_seconds());
@@ -137,14 +137,14 @@ impl<'a> Cluster<'a> {
         });
         let sent = sent.map_err(|_| BenchError::wrong("a panic"))?.map_err(BenchError::system("front ends"))?;
         let account = self.manager.account()?;
-        // The readout unit is asked to end by the manager; it has nothing left to lose now.
+        // The manager asks the readout unit to end; it has nothing left to lose now.
         let built = account["events"]["built"].as_u64();
         let incomplete = account["fragments"]["in_incomplete_events"].as_u64();
         let received = account["bytes"]["payload_received"].as_u64();
         if built != Some(u64::from(sent.events)) || incomplete != Some(0) || received != Some(sent.fragment_bytes) {
             return Err(BenchError::wrong(format!("the run's account: {account} of {sent:?}")));
         }
-        // A directory that cannot be removed has been written to; the figure is good all the same.
+        // Ignored: a directory that cannot be removed was written to, and the figure is valid.
         let _ = std::fs::remove_dir_all(&plan.output);
         rate
     }

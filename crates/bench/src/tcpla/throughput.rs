@@ -1,4 +1,4 @@
-//! Throughput of one connection against message size (paper 3, Fig. 7), and what coalescing gives.
+//! Throughput of one connection against message size (paper 3, Fig. 7), and the gain of coalescing.
 
 use super::ours::{OurPair, our_pair};
 use super::{Tuning, bare, missing};
@@ -20,7 +20,7 @@ const NOTE_AUTO: &str = "ours: what `auto` takes; limit: the better of ours over
 
 /// Bytes of the message whose place is varied.
 const PLACED: usize = 256 << 10;
-/// In the order in which they are measured.
+/// In the order of measurement.
 const MECHANISMS: [Mechanism; 4] = [Mechanism::Epoll, Mechanism::IoUring, Mechanism::Poll, Mechanism::Select];
 
 pub(super) fn figure_7(session: &mut Session<'_>) -> Result<(), BenchError> {
@@ -57,7 +57,7 @@ fn case_of(figure: &str, mechanism: Mechanism, tuning: Tuning, message_bytes: us
     ])
 }
 
-/// `auto`, beside the better of the two mechanisms that it takes one of.
+/// `auto`, beside the better of the two mechanisms that it chooses from.
 pub(super) fn auto(session: &mut Session<'_>) -> Result<(), BenchError> {
     let mechanisms: Vec<_> = MECHANISMS[..2].iter().copied().filter(|it| missing(*it).is_none()).collect();
     for &bytes in session.options.scale.choose(&[2048][..], &[2 << 10, 64 << 10], &[64, 2 << 10, 16 << 10, 256 << 10]) {
@@ -78,7 +78,7 @@ pub(super) fn auto(session: &mut Session<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// What the place of a message in its page does to a bare pair: see `ropewalk_doctor::memory::MID_PAGE`.
+/// The effect of a message's place in its page on a bare pair: see `ropewalk_doctor::memory::MID_PAGE`.
 pub(super) fn place(session: &mut Session<'_>) -> Result<(), BenchError> {
     let (warm_up, duration) = times(session.options.scale);
     let cpus = Tuning::Tuned.cpus().filter(|_| session.options.scale != Scale::Tiny);
@@ -120,7 +120,7 @@ fn pair_of(scale: Scale, (mechanism, tuning, message_bytes): (Mechanism, Tuning,
     }
 }
 
-/// Pairs of ours and bare, which hands this many messages at once to the kernel.
+/// Pairs of ours and the bare mechanism, which hands this many messages to the kernel at once.
 fn measure(
     session: &mut Session<'_>,
     case: &Map<String, Value>,
@@ -157,7 +157,7 @@ pub(super) fn times(scale: Scale) -> (Duration, Duration) {
     (duration / 4, duration)
 }
 
-/// Throughput, and the seconds of processor that sender, receiver and all threads take for 10^9 bytes.
+/// Throughput, and the processor seconds per 10^9 bytes of sender, receiver and all threads.
 fn figures(figures: PairFigures) -> [f64; 4] {
     let [sender, receiver] = figures.cpu_seconds_per_gigabyte();
     [figures.gigabytes_per_second(), sender, receiver, figures.process_seconds_per_gigabyte()]

@@ -8,8 +8,7 @@
 //!
 //! A command that takes data calls [`start`] before anything else. From then on printing never waits and never fails,
 //! even if the terminal was closed, was stopped with Ctrl-S, or is a pipe without a reader. Other commands write at
-//! once and wait for the reader, such as a pager. [`finish`] waits for the last results, and says whether some were
-//! lost.
+//! once and wait for the reader, such as a pager. [`finish`] waits for the last results, and reports lost ones.
 
 mod printer;
 
@@ -118,7 +117,7 @@ pub fn words(line: &str) {
     }
 }
 
-/// Whether this process is in the foreground of the terminal of standard error. In the background, lines that it redraws would
+/// Whether this process is in the foreground of the terminal of standard error. In the background, redrawn lines would
 /// erase the output of other programs, and the command that a user is typing.
 pub fn owns_terminal() -> bool {
     rustix::termios::tcgetpgrp(io::stderr()).is_ok_and(|group| group == rustix::process::getpgrp())
@@ -131,7 +130,7 @@ pub fn live(lines: Option<String>) {
     }
 }
 
-/// Waits for what is printed, for a bounded time; the exit status, which says whether results were lost.
+/// Waits for the output, for a bounded time. Returns the exit status, which tells whether results were lost.
 pub fn finish(status: u8) -> u8 {
     let fault = match PRINTER.get() {
         Some(printer) => printer.end_results(RESULTS_WAIT).err(),

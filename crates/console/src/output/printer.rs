@@ -1,11 +1,10 @@
-//! Two queues of output, each written by a thread of its own.
+//! Two queues of output, each written by its own thread.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Where something is printed.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(super) enum Stream {
     /// Standard output.
@@ -22,7 +21,7 @@ impl Stream {
         }
     }
 
-    /// Bytes that may wait.
+    /// The maximum number of queued bytes.
     const fn most_bytes(self) -> usize {
         match self {
             Self::Results => 16 << 20,
@@ -38,7 +37,7 @@ impl Stream {
     }
 }
 
-/// How long a stream waits for what was printed before on the other one, which may be blocked.
+/// How long a stream waits for earlier output of the other one, which may be blocked.
 const TURN: Duration = Duration::from_millis(100);
 /// Retry interval for a terminal that another program made non-blocking.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -56,7 +55,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// What is added next has this number: it gives the order over both streams.
+    /// The number of the next item, which gives the order over both streams.
     next: u64,
     queues: [Queue; 2],
 }
@@ -65,23 +64,23 @@ struct State {
 struct Queue {
     waiting: VecDeque<(u64, Item)>,
     bytes: usize,
-    /// The number of what the thread writes now.
+    /// The number of the item that the thread is writing.
     in_hand: Option<u64>,
-    /// Nothing was written for a while although there was something: the other stream does not wait for this one.
+    /// Nothing was written for a while although items are queued: the other stream does not wait for this one.
     is_stuck: bool,
-    /// This many items found no room.
+    /// The number of items that found no room.
     left_out: u64,
-    /// Why something could not be written, the first time.
+    /// The first write error.
     fault: Option<String>,
 }
 
 enum Item {
     Text {
         bytes: Vec<u8>,
-        /// A reader that stops before this has missed something.
+        /// A reader that stops before this has missed results.
         is_awaited: bool,
     },
-    /// Lines that are drawn in the place of those drawn before.
+    /// Lines that replace those drawn before.
     Live(Option<String>),
 }
 
@@ -123,7 +122,7 @@ impl Printer {
         self.add_item(Stream::Results, text, true);
     }
 
-    /// Adds something, or counts it as left out where too much waits already.
+    /// Adds an item, or counts it as dropped if the queue is full.
     fn add_item(&self, stream: Stream, bytes: Vec<u8>, is_awaited: bool) {
         let mut state = self.shared.lock();
         let number = state.next;
@@ -154,7 +153,7 @@ impl Printer {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until everything that was added is written, but not for ever; whether it is.
+    /// Waits until everything added is written, at most for `most`. Returns whether it is.
     pub(super) fn wait(&self, stream: Stream, most: Duration) -> bool {
         let end = Instant::now() + most;
         let mut state = self.shared.lock();
@@ -171,7 +170,7 @@ impl Printer {
         }
     }
 
-    /// Waits for the results, but not for ever; otherwise says why some were not printed.
+    /// Waits for the results, at most for `most`; otherwise returns why some were not printed.
     pub(super) fn end_results(&self, most: Duration) -> Result<(), String> {
         let is_written = self.wait(Stream::Results, most);
         let state = self.shared.lock();
@@ -184,11 +183,10 @@ impl Printer {
     }
 }
 
-/// The thread of a stream.
 struct Writer {
     shared: Arc<Shared>,
     stream: Stream,
-    /// Lines that stand on the terminal and are to be wiped before the next text.
+    /// Lines on the terminal that must be erased before the next text.
     drawn: Option<String>,
     /// Whether lines may be drawn now.
     owns_terminal: fn() -> bool,
@@ -216,7 +214,7 @@ impl Writer {
                 Item::Live(lines) => self.drawn = lines.filter(|_| may_draw),
             }
             if let Some(lines) = &self.drawn {
-                // Lines that are too long are cut by the terminal: wrapped ones could not be wiped.
+                // The terminal cuts lines that are too long: wrapped ones could not be erased.
                 bytes.extend_from_slice(format!("\x1b[?7l{lines}\n\x1b[?7h").as_bytes());
             }
             let written = write_whole(&mut out, &bytes);
@@ -233,8 +231,8 @@ impl Writer {
         }
     }
 
-    /// Waits for the next item and its turn: what was printed first on the other stream comes first, unless that one is stuck. And how
-    /// many were left out before it.
+    /// Waits for the next item and its turn: earlier output of the other stream comes first, unless that one is stuck.
+    /// Also returns how many items were dropped before it.
     fn next(&self) -> (Item, u64) {
         let mut state = self.shared.lock();
         loop {
@@ -268,7 +266,7 @@ impl Queue {
     }
 }
 
-/// What wipes lines that were drawn.
+/// The sequence that erases drawn lines.
 fn wipe(drawn: Option<&str>) -> Vec<u8> {
     drawn.map_or_else(Vec::new, |lines| format!("\r\x1b[{}A\x1b[J", lines.lines().count()).into_bytes())
 }

@@ -1,10 +1,10 @@
 //! Files of events as a builder unit writes them for filter units: its process dies at any step, and the disk fails.
 //!
 //! ```text
-//!   events, lumisections --> EventFiles --> SimulatedDisk: torn, refused, slow      Referee: looks at every name that appears
+//!   events, lumisections --> EventFiles --> SimulatedDisk: torn, refused, slow      Referee: checks every new name
 //!   (replaces builder and event manager) <---------written--+                   (replaces broker and filter units)
 //! ```
-//! Events that are not acknowledged when the process dies go to its next life again, as the event manager would do.
+//! Events not acknowledged when the process dies go to its next life again, as the event manager would do.
 
 use super::mixed;
 use super::stand::pool;
@@ -21,28 +21,27 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The files of events of one builder unit.
 #[derive(Clone, PartialEq, Debug)]
 struct Scenario {
-    /// Everything else follows from it.
+    /// The seed of everything else.
     seed: u64,
-    /// Events are acknowledged when they are handed over, and may be lost with the process from then on.
+    /// Whether events are acknowledged when they are handed over: from then on they may be lost with the process.
     is_handed: bool,
-    /// A file is closed after so many events.
+    /// A file is closed after this many events.
     file_events: u32,
-    /// Or at this size.
+    /// Or at this size in bytes.
     file_bytes: u64,
     /// Or after this time.
     file_time: Duration,
-    /// A lumisection has so many events.
+    /// Events per lumisection.
     lumisection_events: u64,
-    /// Blocks for what is staged.
+    /// Blocks for staged data.
     blocks: usize,
-    /// What the disk does, until the end comes.
+    /// The faults of the disk, until the end.
     faults: DiskFaults,
-    /// How often events are offered.
+    /// The number of steps in which events are offered.
     steps: u64,
-    /// Behind which steps the process dies; also when no more events are offered.
+    /// The process dies after these steps, even when no more events are offered.
     deaths: BTreeSet<u64>,
 }
 
@@ -78,31 +77,31 @@ impl Scenario {
     }
 }
 
-/// The run is closed by so many steps after the last event.
+/// Maximum steps from the last event until the run is closed.
 const LONGEST: u64 = 20_000;
 const STEP: Duration = Duration::from_micros(500);
 
-/// A builder unit's files, its disk, and what the event manager knows.
+/// A builder unit's files, its disk, and the knowledge of the event manager.
 struct World {
     scenario: Scenario,
     draw: Random,
     clock: SimulatedClock,
     medium: SimulatedStorage,
     event_files: EventFiles<SimulatedDisk>,
-    /// Fragments, as they lie in a pool.
+    /// Fragments, as in a pool.
     payloads: Staging,
     referee: Referee,
     /// The number of the last event.
     events: u64,
-    /// Events that this life has not taken yet.
+    /// Events that this life has not accepted yet.
     waiting: VecDeque<u64>,
-    /// Events that are not acknowledged.
+    /// Events without an acknowledgement.
     unacknowledged: BTreeSet<u64>,
     /// Those of them that were given to another life.
     given_again: BTreeSet<u64>,
-    /// Events that were acknowledged, and lost with a life: by what that acknowledgement promises.
+    /// Events that were acknowledged and lost with a life, as their acknowledgement level permits.
     lost: BTreeSet<u64>,
-    /// Lumisections that are over.
+    /// The number of lumisections that are over.
     over: u32,
     progress: Vec<(u32, Progress)>,
     step: u64,
@@ -127,7 +126,7 @@ fn event_files(scenario: &Scenario, medium: &SimulatedStorage, clock: &Simulated
 }
 
 impl World {
-    /// The world of a scenario, before anything has happened.
+    /// The world of a scenario, at its beginning.
     fn new(scenario: Scenario) -> Self {
         let clock = SimulatedClock::new(Utc(1));
         let medium = SimulatedStorage::new(scenario.seed, scenario.faults.clone());
@@ -150,13 +149,13 @@ impl World {
         }
     }
 
-    /// Mixed from everything that came out: equal for equal histories.
+    /// A digest of all output: equal for equal histories.
     fn digest(&self) -> u64 {
         let counts = self.event_files.counts();
         mixed(self.step, mixed(self.events, counts.segments, counts.refusals), self.given_again.len() as u64)
     }
 
-    /// Takes the run.
+    /// Executes the run.
     fn run(&mut self) -> Result<(), String> {
         while !self.event_files.is_closed() || self.is_going_on() {
             let is_late = self.step > self.scenario.steps + LONGEST;
@@ -174,7 +173,7 @@ impl World {
         self.referee.judge(&self.medium, expected, &self.given_again)
     }
 
-    /// Whether events are still offered, or awaited.
+    /// Whether events are still offered or awaited.
     fn is_going_on(&self) -> bool {
         self.step < self.scenario.steps || !self.unacknowledged.is_empty()
     }
@@ -197,7 +196,7 @@ impl World {
         Ok(())
     }
 
-    /// Delivers events, first the ones that an earlier life of the writer had.
+    /// Delivers events, first those of an earlier life of the writer.
     fn offer(&mut self) {
         if self.step < self.scenario.steps {
             for _ in 0..self.draw.below(5) {
@@ -241,7 +240,7 @@ impl World {
         Ok(())
     }
 
-    /// Lumisections of which every event is acknowledged, and no more come, are over.
+    /// A lumisection is over when all of its events are acknowledged and no more come.
     fn end_lumisections(&mut self) {
         let next = self.over + 1;
         let is_past = self.events > 0 && (self.lumisection_of(self.events) > next || self.step >= self.scenario.steps);
@@ -253,7 +252,8 @@ impl World {
         }
     }
 
-    /// The process dies. Its next life hears again what is over, and gets again what was not acknowledged.
+    /// The process dies. Its next life hears again which lumisections are over, and gets the unacknowledged events
+    /// again.
     fn die(&mut self) {
         let acknowledged = (1..=self.events).filter(|number| !self.unacknowledged.contains(number));
         self.lost.extend(acknowledged.filter(|&number| !self.referee.has(number)));
@@ -265,7 +265,7 @@ impl World {
     }
 }
 
-/// Where the files of the run are.
+/// The directory of the run.
 const DIRECTORY: &str = "/ram/run000001";
 
 /// The data of an event, of 8 to 71 bytes.
@@ -279,7 +279,7 @@ fn data_of(seed: u64, number: u64) -> Vec<u8> {
 struct Referee {
     seed: u64,
     seen: Vec<PathBuf>,
-    /// The files of an event, by its number.
+    /// The files that contain an event, by its number.
     files: BTreeMap<u64, Vec<FileName>>,
     /// What was written in each lumisection.
     written: BTreeMap<u32, EndOfLumisection>,
@@ -292,7 +292,7 @@ impl Referee {
         Self { seed, ..Self::default() }
     }
 
-    /// Whether an event is in a file that has its name.
+    /// Whether a file with a final name contains the event.
     fn has(&self, number: u64) -> bool {
         self.files.contains_key(&number)
     }
@@ -301,7 +301,7 @@ impl Referee {
         self.is_over
     }
 
-    /// Looks at names that are new.
+    /// Reads the files whose names are new.
     fn look(&mut self, medium: &SimulatedStorage) -> Result<(), String> {
         let mut paths = medium.paths();
         paths.retain(|path| path.parent() == Some(Path::new(DIRECTORY)));
@@ -310,7 +310,7 @@ impl Referee {
         }
         let new: Vec<FileName> =
             paths.iter().filter(|path| !self.seen.contains(path)).filter_map(|path| name_of(path)).collect();
-        // Events first: an end that appears together with a file comes behind it.
+        // Events first: an end that appears together with a file is after it.
         let (raw, others): (Vec<FileName>, Vec<_>) =
             new.into_iter().partition(|name| matches!(name.kind, FileKind::Raw { .. }));
         raw.into_iter().try_for_each(|name| self.file(medium, name))?;
@@ -325,7 +325,7 @@ impl Referee {
         Ok(())
     }
 
-    /// A file of events: whole, of one lumisection, and with its document.
+    /// Checks a file of events: whole, of one lumisection, and with its document.
     fn file(&mut self, medium: &SimulatedStorage, name: FileName) -> Result<(), String> {
         let lumisection = name.lumisection;
         let FileKind::Raw { index } = name.kind else { return Ok(()) };
@@ -356,7 +356,7 @@ impl Referee {
         Ok(())
     }
 
-    /// The end of a lumisection says what lies there.
+    /// Checks the end of a lumisection against the files.
     fn end_of_lumisection(&mut self, medium: &SimulatedStorage, name: FileName) -> Result<(), String> {
         let told: EndOfLumisection = numbers(medium, name)?;
         let sum = self.written.get(&name.lumisection).copied().unwrap_or_default();
@@ -368,7 +368,7 @@ impl Referee {
         Ok(())
     }
 
-    /// The end of the run says what lies there, and comes behind all others.
+    /// Checks that the end of the run matches the files, and follows all others.
     fn end_of_run(&mut self, medium: &SimulatedStorage, name: FileName) -> Result<(), String> {
         let told: EndOfRun = numbers(medium, name)?;
         let open: Vec<_> = self.written.keys().filter(|lumisection| !self.closed.contains(lumisection)).collect();
@@ -382,7 +382,7 @@ impl Referee {
         Ok(())
     }
 
-    /// What must hold when the run is closed: each event is there, and twice only where it was given twice.
+    /// Checks a closed run: each event exists, and twice only if it was given twice.
     fn judge(
         &self,
         medium: &SimulatedStorage,

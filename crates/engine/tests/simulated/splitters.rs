@@ -1,5 +1,5 @@
-//! Splitters in processes of their own: boards that pack several events into a frame, a real readout unit, and simulated
-//! processes that crash, hang and answer wrongly, as the seed says.
+//! Splitters in processes: boards that pack several events into a frame, a real readout unit, and simulated processes
+//! that crash, hang and answer wrongly, as the seed determines.
 //!
 //! ```text
 //!   Board --frames of several events--> ReadoutDrive --settled events--> Overseer: starts, checks contents, releases
@@ -7,7 +7,7 @@
 //!                                 frames  v  |  pieces, or its end
 //!                                    SimulatedSplitter: the scenario says what happens at which frame
 //! ```
-//! The scenario alone determines the result: a frame over which two processes ended is lost, and nothing else is; and a source
+//! The scenario alone determines the result: exactly the frames on which two processes ended are lost; and a source
 //! that waits for a process is never reported as absent.
 
 use super::mixed;
@@ -28,19 +28,19 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Frames that a batch has at most.
+/// Maximum frames of a batch.
 const MOST_FRAMES: usize = 8;
 
-/// What a splitter does wrong at a frame.
+/// A fault of a splitter at a frame.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Mishap {
-    /// Its process crashes, the first so many times.
+    /// Its process crashes, the first n times.
     Crash(u8),
-    /// Its process hangs, the first so many times.
+    /// Its process hangs, the first n times.
     Hang(u8),
-    /// It says what cannot be true, the first so many times.
+    /// It gives an impossible answer, the first n times.
     Lie(u8),
-    /// It says that the frame cannot be divided, as it may.
+    /// It reports that the frame cannot be divided, which is permitted.
     Malformed,
 }
 
@@ -59,22 +59,20 @@ impl Mishap {
     }
 }
 
-/// A board and its splitter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct BoardSetting {
     /// Events in a frame.
     packing: u64,
-    /// Frames that it sends.
     frames: u64,
-    /// How long its splitter takes over a frame, and until it is ready.
+    /// The time of its splitter for a frame, and until it is ready.
     each: Duration,
     /// See [`BoardSetting::each`].
     start: Duration,
-    /// How many processes are started again within a minute.
+    /// How many processes are restarted within a minute.
     restarts: u32,
-    /// By frame, what goes wrong.
+    /// Faults, by frame.
     mishaps: BTreeMap<u64, Mishap>,
-    /// Its process dies at these times, whatever it does.
+    /// When its process dies, in any state.
     deaths: Vec<Duration>,
 }
 
@@ -84,13 +82,13 @@ impl BoardSetting {
         self.mishaps.iter().map(|(&frame, &mishap)| (frame, mishap)).filter(|(_, mishap)| mishap.loses())
     }
 
-    /// Whether what is lost follows from the mishaps alone: no process dies over a frame by chance, and none is missing.
+    /// Whether the mishaps alone determine what is lost: no process dies on a frame by chance, and none is missing.
     fn is_exact(&self) -> bool {
         self.deaths.is_empty() && self.restarts > 100 && !self.mishaps.keys().any(|&frame| self.is_veiled(frame))
     }
 
-    /// Whether the splitter lies about a frame so shortly before this one that both may be in a batch: nothing of what its
-    /// process did since is believed then, and its end over this frame is not held against the frame.
+    /// Whether the splitter lies about a frame shortly before this one, so that both may be in a batch: then nothing
+    /// that its process did since is believed, and its end on this frame is not held against the frame.
     fn is_veiled(&self, frame: u64) -> bool {
         let before = self.mishaps.range(frame.saturating_sub(MOST_FRAMES as u64)..frame);
         before.into_iter().any(|(_, mishap)| matches!(mishap, Mishap::Lie(_)))
@@ -101,25 +99,24 @@ impl BoardSetting {
         self.lost().any(|(frame, _)| frame == (event - 1) / self.packing)
     }
 
-    /// Events that it sends.
     const fn events(&self) -> u64 {
         self.packing * self.frames
     }
 }
 
-/// A system and what goes wrong with it.
+/// A system and its faults.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Scenario {
-    /// The seed of all chances.
+    /// The seed of all random choices.
     seed: u64,
-    /// The boards, whose events are the same.
+    /// The boards, which all have the same events.
     boards: Vec<BoardSetting>,
-    /// Event numbers that no source is read past the oldest incomplete one.
+    /// Maximum distance in events by which a source is read past the oldest incomplete one.
     window: u32,
 }
 
 impl Scenario {
-    /// The scenario of a seed. In every fourth nothing goes wrong.
+    /// The scenario of a seed. Every fourth has no faults.
     fn draw(seed: u64) -> Self {
         let mut draw = Random::new(seed, 50);
         let is_quiet = seed.is_multiple_of(4);
@@ -154,9 +151,9 @@ impl Scenario {
     }
 }
 
-/// What a source's silence may last: shorter than the end and the start of a process.
+/// Time-out of a silent source: shorter than the end and the start of a process.
 const SOURCE_TIMEOUT: Duration = Duration::from_millis(200);
-/// How long a splitter may take over a frame: longer than events wait for a source.
+/// Time-out of a splitter for a frame: longer than events wait for a source.
 const SPLITTER_TIMEOUT: Duration = Duration::from_millis(500);
 const RESTART_DELAY: Duration = Duration::from_millis(50);
 const MOST_FRAME: u32 = 16 << 10;
@@ -193,7 +190,7 @@ fn patience(setting: &BoardSetting) -> SupervisorConfig {
 }
 
 impl World {
-    /// The world of a scenario, before anything has happened.
+    /// The world of a scenario, at its beginning.
     fn new(scenario: Scenario) -> Self {
         let last = scenario.boards.iter().map(BoardSetting::events).max().unwrap_or(0);
         let stand = Stand::new(scenario.seed, readout_config(&scenario), &description(), Some(last));
@@ -210,13 +207,13 @@ impl World {
         Self { course: Course::default(), readout, boards, overseer, notes: world_notes, scenario }
     }
 
-    /// Mixed from everything that happened to processes: equal for equal histories.
+    /// A digest of everything that happened to processes: equal for equal histories.
     fn digest(&self) -> u64 {
         let digest = |notes: &Arc<Mutex<Notes>>| notes.lock().unwrap_or_else(PoisonError::into_inner).digest;
         self.notes.iter().map(digest).fold(self.course.now.as_nanoseconds(), |all, one| mixed(all, one, 1))
     }
 
-    /// Takes the run.
+    /// Executes the run.
     fn run(&mut self) -> Result<(), String> {
         while !self.course.is_over(self.boards.iter().all(Board::has_left)) {
             let Self { scenario, course, readout, boards, overseer, .. } = self;
@@ -229,7 +226,7 @@ impl World {
         (0..self.scenario.boards.len()).try_for_each(|board| self.judge(board))
     }
 
-    /// What must hold of a board in the end.
+    /// Checks the result of a board at the end.
     fn judge(&self, board: usize) -> Result<(), String> {
         let (setting, account) = (&self.scenario.boards[board], self.readout.machine().account(board));
         stand::is_accounted_for(board, &account)?;
@@ -248,7 +245,7 @@ impl World {
             let is_right = (account.received, failed, of(Cause::Malformed)) == (expected, lost - malformed, malformed);
             return unless(is_right, || format!("board {board}: {account:?}"));
         }
-        // A frame that is lost is one entry, and the others are whole.
+        // A lost frame is one entry, and the others are whole.
         let divided = account.received - failed - of(Cause::Malformed);
         let frames = divided / setting.packing + failed + of(Cause::Malformed);
         let is_whole = divided.is_multiple_of(setting.packing) && frames == setting.frames;
@@ -256,12 +253,12 @@ impl World {
     }
 }
 
-/// Bytes before the events of a frame: its length, its number, how many events there are.
+/// Bytes before the events of a frame: its length, its number, and the number of events.
 const HEADER: usize = 12;
-/// Bytes before the data of an event: its number, and how many bytes of data there are.
+/// Bytes before the data of an event: its number, and the number of data bytes.
 const EVENT_HEADER: usize = 12;
 
-/// What a board sends of an event.
+/// The data of an event from a board.
 fn data(board: usize, event: u64) -> Vec<u8> {
     let chance = mixed(board as u64 + 1, event, 7);
     (0..chance % 90).map(|place| (chance >> (place % 57)) as u8).collect()
@@ -283,7 +280,6 @@ fn frame(board: usize, setting: &BoardSetting, number: u64) -> Vec<u8> {
     bytes
 }
 
-/// A board.
 struct Board {
     index: usize,
     setting: BoardSetting,
@@ -296,12 +292,12 @@ impl Board {
         Self { index, setting, connection, next: 0 }
     }
 
-    /// It has sent everything and hung up.
+    /// Whether it has sent everything and closed its connection.
     const fn has_left(&self) -> bool {
         self.next == self.setting.frames && !self.connection.is_up()
     }
 
-    /// Sends what there is room for; hangs up when all has left.
+    /// Sends as much as there is room for; closes the connection after everything was sent.
     fn turn(&mut self, now: Instant) {
         self.connection.turn(now, self.next < self.setting.frames);
         while self.next < self.setting.frames && self.connection.send(&frame(self.index, &self.setting, self.next)) {
@@ -313,15 +309,14 @@ impl Board {
     }
 }
 
-/// How long it takes until a process that was killed has ended.
+/// The time from the kill of a process to its end.
 const DYING: Duration = Duration::from_millis(3);
 
-/// A process.
 #[derive(Debug)]
 struct Process {
     ready_at: Instant,
     is_ready: bool,
-    /// What it still has to do, and when it is done with the first of that.
+    /// Its remaining work, and when the first of it is done.
     asked: Range<usize>,
     due: Instant,
     hangs: bool,
@@ -333,11 +328,11 @@ struct Process {
 struct Notes {
     digest: u64,
     started: u64,
-    /// Processes that were there at once, at most.
+    /// Maximum processes at the same time.
     most_at_once: u64,
 }
 
-/// The process of a splitter. Where the scenario says so it crashes, hangs, or answers wrongly.
+/// The process of a splitter. As the scenario determines, it crashes, hangs, or answers wrongly.
 #[derive(Debug)]
 struct SimulatedSplitter {
     setting: BoardSetting,
@@ -373,7 +368,7 @@ impl SimulatedSplitter {
         notes.digest = mixed(notes.digest, what, self.now.as_nanoseconds());
     }
 
-    /// What happens at a frame this time.
+    /// The mishap of a frame at this attempt.
     fn mishap(&mut self, index: usize) -> Option<Mishap> {
         let number = number(&self.frames[index], 4);
         let mishap = *self.setting.mishaps.get(&number)?;

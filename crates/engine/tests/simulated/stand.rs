@@ -1,8 +1,8 @@
-//! One readout unit: boards connect to it over a simulated network, and an [`Overseer`] replaces
-//! event manager and builder units.
+//! One readout unit: boards connect to it over a simulated network, and an [`Overseer`] replaces event manager and
+//! builder units.
 //!
 //! ```text
-//!   a board's Connection --frames--> ReadoutDrive --settled events--> Overseer: starts, checks contents, releases, stops
+//!   a board's Connection --frames--> ReadoutDrive --settled events--> Overseer: starts, checks, releases, stops
 //! ```
 
 use super::unless;
@@ -36,7 +36,7 @@ fn dispatcher(network: &Network, name: &str, block: usize, blocks: usize) -> Sim
     network.dispatcher(config, pool(name, block, blocks))
 }
 
-/// A readout unit with so many boards, whose frames are described; beyond what every source of theirs has, each is as `source` says.
+/// A readout unit with `boards` boards whose frames are described; `source` changes the defaults of each source.
 pub(crate) fn readout_config(
     boards: usize,
     window: u32,
@@ -54,7 +54,7 @@ pub(crate) fn readout_config(
     }
 }
 
-/// The network, the readout unit with a port for each board, and its overseer; each board's connection, too.
+/// The network, the readout unit with a port for each board, its overseer, and each board's connection.
 pub(crate) struct Stand {
     pub(crate) readout: Machine,
     pub(crate) overseer: Overseer,
@@ -62,8 +62,8 @@ pub(crate) struct Stand {
 }
 
 impl Stand {
-    /// With as many boards as the readout unit has sources, which are described so; the run's last event is known from the start, or
-    /// not.
+    /// Creates one board per source of the readout unit, all with this description; `last` is the run's last event, if
+    /// it is known from the start.
     pub(crate) fn new(seed: u64, readout: ReadoutConfig, description: &Description, last: Option<u64>) -> Self {
         let network = Network::new(seed, Faults::bumpy());
         let boards = readout.sources.len();
@@ -97,7 +97,7 @@ impl Stand {
     }
 }
 
-/// One connection after the other, to the same address.
+/// Consecutive connections to the same address.
 pub(crate) struct Connection {
     network: Simulated,
     staging: Staging,
@@ -138,7 +138,7 @@ impl Connection {
         }
     }
 
-    /// Sends these bytes, all of them; false where there is no room now, and none of them left.
+    /// Sends all of these bytes; returns false, and sends none, if there is no room.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
         let Some(endpoint) = self.endpoint.filter(|_| self.is_up) else { return false };
         for part in bytes.chunks(self.staging.largest()) {
@@ -153,7 +153,7 @@ impl Connection {
         is_sent
     }
 
-    /// Hangs up once everything has left; whether it has.
+    /// Closes the connection after everything was sent. Returns whether it is closed.
     pub(crate) fn hang_up(&mut self) -> bool {
         if let Some(endpoint) = self.endpoint.filter(|&endpoint| self.is_up && self.network.queued(endpoint) == 0) {
             self.network.close(endpoint);
@@ -163,27 +163,28 @@ impl Connection {
     }
 }
 
-/// Replaces event manager and builder units: starts the readout unit, checks each settled event and releases it, ends the run.
+/// Replaces event manager and builder units: starts the readout unit, checks and releases each settled event, ends the
+/// run.
 pub(crate) struct Overseer {
     network: Simulated,
     outbox: Outbox,
     endpoint: Option<Endpoint>,
     reader: MessageReader,
     unsent: Vec<Message>,
-    /// Up to this event all are settled.
+    /// All events up to this one are settled.
     pub(crate) settled: u64,
     last: Option<u64>,
 }
 
 impl Overseer {
-    /// One that listens at this address, for a run up to event `last`, where that is known.
+    /// An overseer that listens at this address, for a run up to event `last`, if that is known.
     fn new(mut network: Simulated, outbox: Outbox, address: &str, last: Option<u64>) -> Self {
         network.listen(address).expect("the address is free");
         let (reader, unsent) = (MessageReader::default(), Vec::new());
         Self { network, outbox, endpoint: None, reader, unsent, settled: 0, last }
     }
 
-    /// Hears and answers; `readout` is the machine that speaks, and `look` says of a settled event whether it is complete.
+    /// Receives and answers messages of `readout`; `look` returns whether a settled event is complete.
     pub(crate) fn turn(
         &mut self,
         now: Instant,
@@ -234,7 +235,7 @@ impl Overseer {
         look: &mut impl FnMut(EventKey, &Readout) -> Result<bool, String>,
     ) -> Result<(), String> {
         let mut entries = Batch::new();
-        // What was announced before the end was known there, and lies behind it, is not there any more.
+        // Events after the end, announced before the readout unit knew the end, no longer exist.
         let is_wanted = |key: EventKey| self.last.is_none_or(|last| key.number() <= last);
         for entry in announce.entries.iter().filter(|entry| is_wanted(entry.key)) {
             let outcome = if look(entry.key, readout)? { Outcome::Complete } else { Outcome::IncompleteEmitted };
@@ -249,30 +250,30 @@ impl Overseer {
     }
 }
 
-/// How much time passes from turn to turn.
+/// Time between turns.
 pub(crate) const STEP: Duration = Duration::from_micros(500);
-/// A run is over when all boards have left and nothing has happened for so long: longer than any time-out. Events that
-/// no board shows in the end are not settled, since there is no event manager to tell of them.
+/// A run is over when all boards have left and nothing has happened for this time, which exceeds every time-out. Events
+/// that no board shows at the end are not settled, because no event manager reports them.
 const QUIET: Duration = Duration::from_secs(4);
-/// Every run is over by then, with a wide margin.
+/// Maximum time of a run, with a wide margin.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// The time of a run, and since when nothing has happened.
+/// The time of a run, and of its last progress.
 #[derive(Debug, Default)]
 pub(crate) struct Course {
     pub(crate) now: Instant,
     since: Instant,
-    /// Events that were settled, and fragments that were received.
+    /// Events settled, and fragments received.
     reached: (u64, u64),
 }
 
 impl Course {
-    /// Whether the run is over, where all boards have left or not.
+    /// Whether the run is over, given whether all boards have left.
     pub(crate) fn is_over(&self, have_left: bool) -> bool {
         have_left && self.now >= self.since.after(QUIET)
     }
 
-    /// A turn is over.
+    /// Ends a turn.
     pub(crate) fn go_on(&mut self, overseer: &Overseer, readout: &Machine) -> Result<(), String> {
         let reached = (overseer.settled, readout.machine().total().received);
         if std::mem::replace(&mut self.reached, reached) != reached {
@@ -284,7 +285,7 @@ impl Course {
     }
 }
 
-/// What a settled event holds: who announces one has it.
+/// The fragments of a settled event, which must be held because it is announced.
 pub(crate) fn held(key: EventKey, readout: &Readout) -> Result<Vec<Fragment>, String> {
     let (mut fragments, held) = (Vec::new(), readout.super_fragment(key));
     unless(held.is_some(), || format!("event {} is announced and not held", key.number()))?;
@@ -292,7 +293,7 @@ pub(crate) fn held(key: EventKey, readout: &Readout) -> Result<Vec<Fragment>, St
     Ok(fragments)
 }
 
-/// No board is read further than the window.
+/// Checks that no board is read further than the window.
 pub(crate) fn reads_within(window: u32, readout: &Readout) -> Result<(), String> {
     let lead = readout.lead();
     unless(lead <= u64::from(window), || {
@@ -300,7 +301,7 @@ pub(crate) fn reads_within(window: u32, readout: &Readout) -> Result<(), String>
     })
 }
 
-/// In the end every fragment that came from a board has become something.
+/// Checks that at the end every received fragment of a board is accounted for.
 pub(crate) fn is_accounted_for(board: usize, account: &FragmentAccount) -> Result<(), String> {
     let is_settled = account.received == account.accounted() && account.in_flight == 0;
     unless(is_settled, || format!("board {board}: fragments received are not accounted for: {account:?}"))

@@ -1,12 +1,12 @@
-//! The run files of a builder unit whose events go to several streams, on a disk that refuses, is slow, and loses power,
-//! while the process dies and comes back.
+//! The run files of a builder unit whose events go to several streams, on a disk that refuses, is slow, and loses
+//! power, while the process dies and restarts.
 //!
 //! ```text
 //!   events with their streams --> Storage --> simulated disk: its files outlive the process
 //!              \--> taken, acknowledged <--/            \--> Referee: what is in the files?
 //! ```
-//! An event that was acknowledged at the level is whole in a file of each of its streams. No stream has an event that was not
-//! for it. Within a life nothing is written twice.
+//! An event that was acknowledged at the level is whole in a file of each of its streams. No stream has an event of
+//! other streams only. Within a life nothing is written twice.
 
 use super::mixed;
 use super::stand::pool;
@@ -29,37 +29,36 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What happens between two steps.
 #[derive(Copy, Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Accident {
-    /// The process dies, and another one goes on with the run.
+    /// The process dies, and another one continues the run.
     Death,
-    /// The power is cut, and with it the process dies. Only where an acknowledgement promises that what it is for is synced.
+    /// The power is cut, and the process dies. Only where an acknowledgement promises synced data.
     PowerCut,
 }
 
 /// The run files of one builder unit.
 #[derive(Clone, PartialEq, Debug)]
 struct Scenario {
-    /// Everything else follows from it.
+    /// The seed of everything else.
     seed: u64,
-    /// How many streams there are; one has no name.
+    /// The number of streams; a single one has no name.
     streams: u8,
-    /// What an acknowledgement promises.
+    /// The promise of an acknowledgement.
     level: AcknowledgementLevel,
     /// A segment is closed at this size in bytes.
     segment_bytes: u64,
-    /// So much of a segment is worth a further piece of work for the disk, in bytes.
+    /// Bytes of a segment that are worth another disk operation.
     batch_bytes: u64,
-    /// Or after so many events.
+    /// Or after this many events.
     segment_events: u64,
-    /// Blocks for what is staged.
+    /// Blocks for staged data.
     blocks: usize,
-    /// What the disk does, until the end comes.
+    /// The faults of the disk, until the end.
     faults: DiskFaults,
-    /// How often events are offered.
+    /// The number of steps in which events are offered.
     steps: u64,
-    /// What happens behind which step.
+    /// Accidents, by the step that they follow.
     accidents: BTreeMap<u64, Accident>,
 }
 
@@ -96,17 +95,17 @@ impl Scenario {
             faults,
             steps,
             accidents,
-            // Drawn last, so that everything else of a seed is what it was before.
+            // Drawn last, so that everything else of a seed is unchanged.
             batch_bytes: draw.of(&[1, 2 << 10, 1 << 20]),
         }
     }
 }
 
-/// All files are closed by so long after the last event, once the disk does its work.
+/// Maximum time from the last event until all files are closed, with a working disk.
 const LONGEST: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_micros(500);
 
-/// What was asked of storage, in all lives of the process.
+/// The requests to storage, in all lives of the process.
 #[derive(Debug, Default)]
 struct Asked {
     /// By event: the streams that it was taken for.
@@ -115,7 +114,7 @@ struct Asked {
     acknowledged: BTreeSet<u64>,
 }
 
-/// A builder unit's storage, its disk, and what was asked of it.
+/// A builder unit's storage, its disk, and the requests.
 struct World {
     scenario: Scenario,
     draw: Random,
@@ -128,7 +127,7 @@ struct World {
     progress: Vec<(u32, Progress)>,
 }
 
-/// The name of a stream; one alone needs none.
+/// The name of a stream; a single stream needs none.
 fn stream_name(scenario: &Scenario, stream: StreamIndex) -> StreamName {
     let name = || format!("stream_{}", stream.0).parse().expect("a good name");
     if scenario.streams > 1 { name() } else { StreamName::UNNAMED }
@@ -156,7 +155,7 @@ fn storage(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedCloc
 }
 
 impl World {
-    /// The world of a scenario, before anything has happened.
+    /// The world of a scenario, at its beginning.
     fn new(scenario: Scenario) -> Self {
         let clock = SimulatedClock::new(Utc(1));
         let medium = SimulatedStorage::new(scenario.seed, scenario.faults.clone());
@@ -168,19 +167,19 @@ impl World {
         world
     }
 
-    /// The files that it wrote.
+    /// The written files.
     const fn medium(&self) -> &SimulatedStorage {
         &self.medium
     }
 
-    /// Mixed from everything that came out: equal for equal histories.
+    /// A digest of all output: equal for equal histories.
     fn digest(&self) -> u64 {
         let counts = self.storage.counts();
         let all = mixed(self.clock.now().as_nanoseconds(), self.asked.taken.len() as u64, counts.refusals);
         mixed(all, counts.bytes, self.medium.paths().len() as u64)
     }
 
-    /// Takes the run.
+    /// Executes the run.
     fn run(&mut self) -> Result<(), String> {
         for step in 0..self.scenario.steps {
             self.offer();
@@ -227,7 +226,7 @@ impl World {
         self.storage.flush(self.clock.now());
     }
 
-    /// Lets time pass, and takes what is acknowledged.
+    /// Advances the time, and takes acknowledgements.
     fn turn(&mut self) -> Result<(), String> {
         self.clock.advance(STEP);
         self.storage.poll(self.clock.now(), &mut self.progress);
@@ -273,7 +272,7 @@ impl MadeEvent {
     }
 }
 
-/// What the fragment of an event holds.
+/// The fragment of an event.
 fn payload(seed: u64, number: u64) -> Vec<u8> {
     let length = mixed(seed, number, 1) % MOST_BYTES;
     (0..length).map(|place| mixed(seed, number, 2 + place) as u8).collect()
@@ -299,16 +298,15 @@ impl Recorded for MadeEvent {
     }
 }
 
-/// What was found.
 #[derive(Default)]
 struct Found {
-    /// By event: the streams that it is in.
+    /// By event: the streams that contain it.
     streams: BTreeMap<u64, StreamSet>,
-    /// Every record's stream, event and life.
+    /// The stream, event and life of every record.
     records: BTreeSet<(StreamIndex, u64, Incarnation)>,
 }
 
-/// Holds the files against what was asked for.
+/// Compares the files with the requests.
 fn judge(scenario: &Scenario, medium: &SimulatedStorage, asked: &Asked) -> Result<(), String> {
     let mut found = Found::default();
     for path in medium.paths() {
@@ -327,7 +325,7 @@ fn judge(scenario: &Scenario, medium: &SimulatedStorage, asked: &Asked) -> Resul
     Ok(())
 }
 
-/// Looks at one file.
+/// Checks one file.
 fn look(scenario: &Scenario, path: &Path, bytes: &[u8], found: &mut Found) -> Result<(), String> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let (text, is_open) = name.strip_suffix(OPEN_EXTENSION).map_or((&name[..], false), |closed| (closed, true));
@@ -356,7 +354,7 @@ fn look(scenario: &Scenario, path: &Path, bytes: &[u8], found: &mut Found) -> Re
     unless(is_open || has_footer, || format!("{name} was closed without its index"))
 }
 
-/// Takes note of an event.
+/// Records an event.
 fn take(
     scenario: &Scenario,
     stream: StreamIndex,
@@ -406,7 +404,7 @@ fn a_seed_is_a_run_and_everything_is_drawn() {
     assert_eq!(levels, [AcknowledgementLevel::Written, AcknowledgementLevel::Synced].into());
 }
 
-/// What recovery makes of the files of a process that died is whole.
+/// Recovery makes the files of a dead process whole.
 #[test]
 fn files_of_dead_processes_are_recovered_whole() {
     for seed in 0..seeds(300) / 6 {
@@ -420,7 +418,7 @@ fn files_of_dead_processes_are_recovered_whole() {
     }
 }
 
-/// Files of a simulated disk as files of this machine, removed at the end.
+/// Files of a simulated disk as real files, removed at the end.
 struct Directory(PathBuf);
 
 impl Directory {

@@ -1,4 +1,4 @@
-//! An allocator that counts, for the binaries whose tests are about that.
+//! A counting allocator, for test binaries about allocation.
 
 #![allow(unsafe_code)]
 
@@ -6,20 +6,20 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Counts what is asked for while `COUNTING`, on threads that did not opt out.
+/// Counts allocations while `COUNTING`, on threads that did not opt out.
 struct Counting;
 
 pub(crate) static COUNTING: AtomicBool = AtomicBool::new(false);
 pub(crate) static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 pub(crate) static FIRST_SIZES: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
 
-/// Where it is set, only the threads of gateways are counted, whose names begin with [`GATEWAY`].
+/// If set, only the threads of gateways are counted, whose names begin with [`GATEWAY`].
 pub(crate) static GATEWAYS_ALONE: AtomicBool = AtomicBool::new(false);
-/// The name of gateways in these tests begins so.
+/// The prefix of gateway names in these tests.
 const GATEWAY: &str = "gw";
 
 thread_local! {
-    /// The thread is the test's own and not a data thread.
+    /// Whether the thread belongs to the test and is not a data thread.
     pub(crate) static OUTSIDE: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -1,4 +1,4 @@
-//! Each arrow of the picture, and commands in places where they make no sense.
+//! Each arrow of the picture, and commands in invalid states.
 
 use super::*;
 use ropewalk_terms::{Cause, EventKey, Instant, NodeId, RunNumber};
@@ -37,7 +37,7 @@ fn a_start_waits_for_every_node() {
     assert_eq!(control.phase(), RunPhase::Running);
 }
 
-/// Until then the data of its sources does not belong to the run, and no source may be told to begin.
+/// Before that, the data of its sources does not belong to the run, and no source may be told to begin.
 #[test]
 fn a_run_is_running_when_every_readout_unit_has_heard_of_it() {
     let both = vec![NodeId::readout(0), NodeId::readout(1), NodeId::builder(0)];
@@ -54,7 +54,7 @@ fn a_run_is_running_when_every_readout_unit_has_heard_of_it() {
     let mut heard = begun();
     heard.node_begun(NOW, NodeId::readout(0));
     assert_eq!((heard.phase(), heard.next_deadline()), (RunPhase::Running, None));
-    // One that comes back later does not put the others back.
+    // A unit that reconnects later does not set the others back.
     heard.node_lost(NOW, NodeId::readout(0));
     heard.node_connected(NOW, NodeId::readout(0));
     assert_eq!(heard.phase(), RunPhase::Running);

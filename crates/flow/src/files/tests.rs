@@ -1,4 +1,4 @@
-//! What becomes of files while units come, work, fail and go.
+//! The fate of files while units come, work, fail and leave.
 
 use super::*;
 use core::time::Duration;
@@ -83,7 +83,7 @@ fn the_file_of_a_lost_unit_goes_to_another_one_with_the_next_attempt() {
     broker.lost(ONE);
     assert_eq!(actions(&mut broker, at(0)), [BrokerAction::Discard { work: first }]);
     assert_eq!(given(&mut broker, TWO, at(0)), work(0, 2));
-    // What the first one still says is about nothing any more.
+    // Later messages of the first one are ignored.
     broker.done(at(0), ONE, first);
     broker.done(at(0), TWO, first);
     broker.failed(at(0), ONE, first);
@@ -184,14 +184,14 @@ fn a_broker_that_comes_after_another_one_goes_on_where_that_was() {
     let expected = [BrokerAction::Delete { file: file(0) }, discard(1, 1), discard(2, 1), discard(2, 2)];
     assert_eq!(actions(&mut broker, at(0)), expected);
     assert_eq!(given(&mut broker, ONE, at(0)), work(1, 2));
-    // That the broker before had died over it is no fault of the file.
+    // Attempts under the previous broker are not held against the file.
     assert_eq!(given(&mut broker, TWO, at(0)), work(2, 3));
     broker.lost(TWO);
     assert_eq!(actions(&mut broker, at(0)), [discard(2, 3)]);
     assert_eq!((broker.counts().files, broker.counts().decided), (3, 1));
 }
 
-/// What came of a file: the first stream has all that is accepted, the second one a part.
+/// The outcome of a file: the first stream has all accepted events, the second one some of them.
 fn decided(processed: u64, accepted: u64, written: u64) -> Decided {
     let whole = StreamCounts { selected: accepted, prescaled_away: 0, written: accepted, bytes: 100 * accepted };
     let part = StreamCounts { written, prescaled_away: accepted - written, bytes: 100 * written, ..whole };

@@ -16,7 +16,7 @@ const CONFIG: SupervisorConfig = SupervisorConfig {
     restarts: 3,
 };
 
-/// One whose process is ready, with so many pieces of work that it was asked for, at 0.
+/// A supervisor whose process is ready, with this many pieces of work that it was asked for, at 0.
 fn busy(count: usize) -> Supervisor {
     let mut supervisor = Supervisor::new(CONFIG, 8);
     assert_eq!(supervisor.poll(at(0)), Some(Order::Start));
@@ -232,7 +232,7 @@ fn every_wait_has_a_deadline() {
 }
 
 proptest! {
-    /// For any acts of a process, no piece of work waits for ever, and no answer is taken back unless the process was
+    /// For any acts of a process, no piece of work waits forever, and no answer is taken back unless the process was
     /// not believed.
     #[test]
     fn all_work_is_settled(acts in proptest::collection::vec(0u8..5, 0..200), count in 1usize..8) {

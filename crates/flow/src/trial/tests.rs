@@ -347,7 +347,7 @@ fn a_clock_that_restarts_is_one_and_noise_is_none() {
     assert!(bad.key == "time" && bad.what.contains("wrong byte order, width or place?"), "{bad:?}");
 }
 
-/// Frames with a length in units of 4 bytes behind a header of 16, read with another unit.
+/// Frames with a length in units of 4 bytes after a header of 16, read with another unit.
 #[test]
 fn a_wrong_unit_of_the_length_is_named_before_the_checksum() {
     let counted = |unit, is_checked: bool| {

@@ -6,8 +6,8 @@ pub mod machines;
 
 use ropewalk_flow::source::Random;
 
-/// The seeds of its fuzz target, then random inputs of all lengths; a failure names its seed. `ROPEWALK_INPUTS` sets
-/// how many, for a longer look by hand.
+/// Feeds the seeds of its fuzz target, then random inputs of all lengths; a failure names its seed. `ROPEWALK_INPUTS`
+/// sets their number, for longer runs by hand.
 fn feed(name: &str, machine: fn(&[u8])) {
     let directory = format!("{}/../../fuzz/seeds/{name}", env!("CARGO_MANIFEST_DIR"));
     let seeds: Vec<_> = std::fs::read_dir(directory).expect("the seeds of a fuzz target").flatten().collect();

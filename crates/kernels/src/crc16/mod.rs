@@ -1,9 +1,9 @@
 //! The CRC-16 of CMS S-LINK64: polynomial x^16 + x^15 + x^2 + 1, initial value 0xFFFF, not reflected, no final
 //! exclusive or, over little-endian 64-bit words whose most significant byte comes first (FORMATS section 2).
 //!
-//! In mathematical terms a message is one long polynomial over GF(2); each word holds 64 of its coefficients and
-//! the CRC is the remainder of its division by the polynomial above. That a word's most significant byte comes
-//! first is a gift: a word, loaded as a little-endian number, already has its coefficients in order.
+//! In mathematical terms a message is one long polynomial over GF(2); each word holds 64 of its coefficients, and the
+//! CRC is the remainder of its division by the polynomial above. Since a word's most significant byte comes first, a
+//! word loaded as a little-endian number already has its coefficients in order.
 
 #[cfg(target_arch = "x86_64")]
 mod x86;
@@ -13,7 +13,7 @@ mod x86;
 pub struct Crc16Kernel {
     /// The processor features that it uses, or `table`.
     pub name: &'static str,
-    /// The remainder after more words (each 8 bytes, as they lie in memory).
+    /// The remainder after more words (each 8 bytes, as in memory).
     pub run: fn(remainder: u16, words: &[[u8; 8]]) -> u16,
 }
 
@@ -32,7 +32,7 @@ pub fn crc16_kernels() -> Vec<Crc16Kernel> {
     vec![table]
 }
 
-/// Below this many words a table is as fast as vectors, and nothing has to be chosen.
+/// Below this many words a table is as fast as vectors, and the kernel need not be chosen.
 const FEW_WORDS: usize = 4;
 
 /// The remainder after `words`, by the fastest kernel.
@@ -59,9 +59,9 @@ fn update(remainder: u16, words: &[[u8; 8]]) -> u16 {
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Crc16 {
     remainder: u16,
-    /// The bytes of an unfinished word in front, zeros behind.
+    /// The bytes of an unfinished word, followed by zeros.
     word: [u8; 8],
-    /// How many bytes of `word` are there: 0..8.
+    /// The number of bytes in `word`: 0..8.
     filled: u8,
 }
 
@@ -72,7 +72,7 @@ impl Default for Crc16 {
 }
 
 impl Crc16 {
-    /// The CRC of nothing yet.
+    /// The CRC of no bytes.
     pub const fn new() -> Self {
         Self { remainder: 0xFFFF, word: [0; 8], filled: 0 }
     }
@@ -84,7 +84,7 @@ impl Crc16 {
         crc.value()
     }
 
-    /// Goes on with more bytes.
+    /// Continues with more bytes.
     pub fn update(&mut self, mut bytes: &[u8]) {
         if self.filled > 0 {
             bytes = self.fill_word(bytes);
@@ -97,7 +97,7 @@ impl Crc16 {
         }
     }
 
-    /// Finishes the unfinished word, if `bytes` reach so far, and returns what is left of them.
+    /// Completes the unfinished word, if `bytes` suffices, and returns the rest of `bytes`.
     fn fill_word<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let filled = usize::from(self.filled);
         let (head, rest) = bytes.split_at(bytes.len().min(8 - filled));
@@ -116,8 +116,8 @@ impl Crc16 {
     }
 }
 
-/// By what the CRC of a message changes (exclusive or) when one bit of a word changes that has `words_after` words
-/// behind it; entry `n` belongs to bit `n`. The CRC is linear: nothing else of the message matters.
+/// The change of a message's CRC (exclusive or) for a flip of each bit of the word that is followed by `words_after`
+/// words; entry `n` belongs to bit `n`. The CRC is linear: nothing else in the message matters.
 pub fn crc16_of_bits(words_after: u64) -> [u16; 64] {
     let mut bits = [power_of_x(64 * words_after + 16); 64];
     for bit in 1..64 {
@@ -126,7 +126,7 @@ pub fn crc16_of_bits(words_after: u64) -> [u16; 64] {
     bits
 }
 
-/// By what the CRC of a message changes (exclusive or) when its last word changes by `change` (exclusive or).
+/// The change of a message's CRC (exclusive or) when its last word changes by `change` (exclusive or).
 pub fn crc16_of_change(change: u64) -> u16 {
     update_by_table(0, &[change.to_le_bytes()])
 }
@@ -170,8 +170,8 @@ const fn power_of_x(exponent: u64) -> u16 {
     power
 }
 
-/// What the words before the end of a message are worth: the word with `n` words behind it adds itself times
-/// x^(64 n + 16) to the remainder. The last entry belongs to the last word.
+/// The weights of the words before the end of a message: the word followed by `n` words adds itself times x^(64 n + 16)
+/// to the remainder. The last entry belongs to the last word.
 const fn keys() -> [u64; KEYS] {
     let mut keys = [0; KEYS];
     let mut after = 0;
@@ -195,7 +195,7 @@ const fn quotient_of_x80() -> u64 {
     quotient
 }
 
-/// `TABLES[n][byte]`: the remainder of a byte with `n` bytes behind it in its word, times x^16.
+/// `TABLES[n][byte]`: the remainder of a byte followed by `n` bytes in its word, times x^16.
 static TABLES: [[u16; 256]; 8] = tables();
 
 const fn tables() -> [[u16; 256]; 8] {
@@ -221,7 +221,7 @@ const fn tables() -> [[u16; 256]; 8] {
 /// The remainder after `words`.
 fn update_by_table(remainder: u16, words: &[[u8; 8]]) -> u16 {
     words.iter().fold(remainder, |remainder, word| {
-        // The remainder belongs to the 16 coefficients that come first: the word's two most significant bytes.
+        // The remainder belongs to the first 16 coefficients: the word's two most significant bytes.
         let word = (u64::from_le_bytes(*word) ^ u64::from(remainder) << 48).to_le_bytes();
         TABLES.iter().zip(word).fold(0, |sum, (table, byte)| sum ^ table[usize::from(byte)])
     })
@@ -242,7 +242,7 @@ mod tests {
         })
     }
 
-    /// The bytes as words; an unfinished one is filled with zeros.
+    /// The bytes as words; an unfinished one is padded with zeros.
     fn words_of(bytes: &[u8]) -> Vec<[u8; 8]> {
         let (words, rest) = bytes.as_chunks::<8>();
         let mut last = [0; 8];
@@ -250,7 +250,7 @@ mod tests {
         words.iter().copied().chain((!rest.is_empty()).then_some(last)).collect()
     }
 
-    /// Bytes that look random, the same every time.
+    /// Reproducible pseudo-random bytes.
     fn noise(length: usize) -> Vec<u8> {
         let mut state = 1_u64;
         (0..length)

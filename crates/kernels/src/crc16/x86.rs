@@ -1,11 +1,11 @@
 //! Kernels for x86-64 with carry-less multiplication.
 //!
-//! Two ideas, both of which leave bytes in the order in which they lie in memory:
+//! Two ideas, both of which keep bytes in memory order:
 //!
 //! 1. **Folding by exclusive or.** The polynomial has four terms, and squaring a polynomial over GF(2) only doubles
 //!    its exponents, so that x^(16 u) = x^(15 u) + x^(2 u) + 1 for every power of two u. Take u as the bits of
 //!    a vector: the first vector of a message may be dropped after adding it to the 1st, the 14th and the 16th
-//!    vector behind it. Three exclusive ors for each vector, no multiplication, until 16 vectors are left.
+//!    vector after it. Three exclusive ors for each vector, no multiplication, until 16 vectors are left.
 //! 2. **A sum with weights.** Each word that is left adds itself times a known power of x (its key): products that
 //!    do not depend on each other. Their sum has 80 bits; Barrett's method divides it at the end.
 
@@ -72,7 +72,7 @@ macro_rules! kernel {
             use super::*;
             use crate::x86::$size::{Vector, WORDS, add, first_word, load, store, weighted_sum, zero};
 
-            /// What folding leaves, in words: 16 vectors.
+            /// The remaining words after folding: 16 vectors.
             const WINDOW: usize = 16 * WORDS;
             type Block = [[u8; 8]; WINDOW];
 
@@ -94,7 +94,7 @@ macro_rules! kernel {
                 }
             }
 
-            /// The first block after all later ones were folded into it.
+            /// Folds all later blocks into the first one.
             #[target_feature(enable = $features)]
             #[inline]
             fn fold(start: u64, first: &Block, more: &[Block]) -> Block {

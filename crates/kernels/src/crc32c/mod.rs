@@ -30,7 +30,7 @@ pub fn crc32c_kernels() -> Vec<Crc32cKernel> {
     vec![table]
 }
 
-/// The CRC-32C of `bytes` appended to what gave `crc`; start with 0.
+/// The CRC-32C of the bytes with CRC `crc`, followed by `bytes`; start with 0.
 ///
 /// ```
 /// use ropewalk_kernels::crc32c;
@@ -58,15 +58,15 @@ const fn times_x(remainder: u32) -> u32 {
     remainder >> 1 ^ if remainder & 1 == 1 { POLYNOMIAL } else { 0 }
 }
 
-/// The remainder divided by x: the polynomial's last term is 1, so that there is such a thing.
+/// The remainder divided by x, which exists because the polynomial's last term is 1.
 const fn divided_by_x(remainder: u32) -> u32 {
     if remainder >> 31 == 1 { (remainder ^ POLYNOMIAL) << 1 | 1 } else { remainder << 1 }
 }
 
-/// What the words before the end of a message are worth: the word with `n` words behind it adds itself times
-/// x^(64 n) to the message. The last entry belongs to the last word.
+/// The weights of the words before the end of a message: the word followed by `n` words adds itself times x^(64 n) to
+/// the message. The last entry belongs to the last word.
 ///
-/// A carry-less product of reflected numbers comes out times x; the keys are divided by x for that.
+/// A carry-less product of reflected numbers has an extra factor x; so the keys are divided by x.
 const fn keys() -> [u64; KEYS] {
     let mut keys = [0; KEYS];
     let mut power = divided_by_x(1 << 31);
@@ -83,7 +83,7 @@ const fn keys() -> [u64; KEYS] {
     keys
 }
 
-/// `TABLES[n][byte]`: the remainder of a byte with `n` bytes behind it in its word, times x^32.
+/// `TABLES[n][byte]`: the remainder of a byte followed by `n` bytes in its word, times x^32.
 static TABLES: [[u32; 256]; 8] = tables();
 
 const fn tables() -> [[u32; 256]; 8] {
@@ -110,7 +110,7 @@ const fn tables() -> [[u32; 256]; 8] {
 fn update_by_table(remainder: u32, bytes: &[u8]) -> u32 {
     let (words, rest) = bytes.as_chunks::<8>();
     let remainder = words.iter().fold(remainder, |remainder, word| {
-        // The remainder belongs to the 32 coefficients that come first: the word's first four bytes.
+        // The remainder belongs to the first 32 coefficients: the word's first four bytes.
         let word = (u64::from_le_bytes(*word) ^ u64::from(remainder)).to_le_bytes();
         TABLES.iter().zip(word.iter().rev()).fold(0, |sum, (table, &byte)| sum ^ table[usize::from(byte)])
     });

@@ -1,8 +1,8 @@
 //! Kernels for x86-64, which has an instruction for the CRC of a word.
 //!
-//! The instruction takes three cycles but can begin one each cycle, so three streams run side by side; and since it
-//! leaves the vector units idle, the words before the streams are summed up there with weights, as for the CRC-16.
-//! A stream's remainder belongs to the word behind the stream, whose key carries it to the block's end:
+//! The instruction takes three cycles but can begin one each cycle, so three streams run side by side. It leaves the
+//! vector units idle: they sum the words before the streams with weights, as for the CRC-16. A stream's remainder
+//! belongs to the word after the stream, whose key carries it to the block's end:
 //!
 //! ```text
 //! block | words summed with their keys | stream 0 | stream 1 | stream 2 |
@@ -78,7 +78,7 @@ macro_rules! kernel {
             const SUMMED: usize = STEPS * $vectors * WORDS;
             const STREAM: usize = STEPS * $words;
             const BLOCK: usize = SUMMED + 3 * STREAM;
-            /// Where a block's keys begin; a block has no more words than there are keys.
+            /// Where a block's keys begin; a block has at most as many words as there are keys.
             const BLOCK_KEYS: usize = KEYS - BLOCK;
             /// Below this many words the instruction alone is faster.
             const FEW_WORDS: usize = 12;
@@ -109,7 +109,7 @@ macro_rules! kernel {
                 let streamed = &block[SUMMED..];
                 let mut sums = [zero(); 4];
                 let (mut first, mut second, mut third) = (0, 0, 0);
-                // Both in one loop: the processor does not look far enough ahead to find them work side by side.
+                // Both in one loop: the processor does not look far enough ahead to overlap two loops.
                 for step in 0..STEPS {
                     for index in 0..$vectors {
                         let vector = $vectors * step + index;

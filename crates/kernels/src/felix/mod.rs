@@ -1,14 +1,14 @@
-//! The walk through FELIX blocks, trailer by trailer from each block's end, many blocks at once.
+//! The walk through FELIX blocks, trailer by trailer from each block's end, with many blocks at once.
 //!
 //! ```text
 //!  bytes --> Walker::walk --> Walked: blocks      one record each: header, which sub-chunks, is it plain, is it good
 //!                                     sub-chunks  offset and trailer, in the order in which the card wrote them
 //! ```
-//! What a trailer says decides where the next one stands, so a single walk waits for memory at every step. The walk
-//! with AVX2 takes a step of eight blocks with each gather, and has several such groups in flight; the lines of blocks
-//! further on are prefetched a few at each step, so that memory is never idle and never overrun. Where chunks are short
-//! and equally long it leaves the walk to `steady`, which guesses what trailers say. Their scalar twin takes one block
-//! after the other. `wire::felix` explains the formats; here is only as much as a walk needs.
+//! A trailer determines where the next one is, so a single walk waits for memory at every step. The walk with AVX2
+//! takes a step in eight blocks with each gather, and has several such groups in flight; at each step it prefetches a
+//! few lines of later blocks, so that memory is never idle and never overloaded. If chunks are short and of equal
+//! length, it leaves the walk to `steady`, which guesses trailers. Their scalar twin takes one block after the other.
+//! `wire::felix` explains the formats; this module knows only what a walk needs.
 
 mod steady;
 #[cfg(test)]
@@ -24,7 +24,7 @@ const LINE_BYTES: usize = 64;
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(C)]
 pub struct SubChunk {
-    /// Where its data begin, in bytes from the beginning of what was walked.
+    /// The offset of its data from the beginning of the walked bytes.
     pub offset: u32,
     /// Its trailer, with the fields where trailers of 32 bits have them: 0-15 length, 25-28 flags, 29-31 type.
     pub trailer: u32,
@@ -42,13 +42,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The most sub-chunks of a block.
+    /// Maximum sub-chunks of a block.
     const fn most_sub_chunks(self) -> usize {
         (self.block_bytes - HEADER_BYTES) / if self.is_wide { 4 } else { 2 }
     }
 }
 
-/// What is wrong with a block: the numbers of `wire::felix::BlockError`.
+/// The fault of a block: the numbers of `wire::felix::BlockError`.
 mod fault {
     pub(super) const START_OF_BLOCK: u32 = 2;
     pub(super) const PADDING: u32 = 3;
@@ -64,35 +64,35 @@ pub struct BlockWalk {
     pub header: u32,
     /// Its first sub-chunk.
     pub first: u32,
-    /// How many sub-chunks it has; 0 if it is damaged.
+    /// The number of its sub-chunks; 0 if it is damaged.
     pub count: u32,
-    /// What is wrong with it (the number of a `wire::felix::BlockError`), or 0.
+    /// Its fault (the number of a `wire::felix::BlockError`), or 0.
     pub fault: u16,
-    /// How many sub-chunks between its first and its last one are not whole chunks without flags; [`u16::MAX`] if it is
-    /// damaged.
+    /// The number of sub-chunks between its first and its last one that are not whole chunks without flags;
+    /// [`u16::MAX`] if it is damaged.
     pub odd: u16,
 }
 
 impl BlockWalk {
-    /// Whether it is good and everything between its first and its last sub-chunk is a whole chunk without flags.
+    /// Whether it is good, and everything between its first and its last sub-chunk is a whole chunk without flags.
     #[inline]
     pub const fn is_plain(&self) -> bool {
         self.odd == 0
     }
 }
 
-/// What a walk found, in arrays that are used again and again.
+/// The results of a walk, in arrays that are reused.
 #[derive(Clone, Debug)]
 pub struct Walked {
     blocks: Vec<BlockWalk>,
     sub_chunks: Vec<SubChunk>,
-    /// How many of the blocks were filled.
+    /// The number of blocks filled.
     filled: usize,
 }
 
 impl Walked {
-    /// Room for so many blocks of this kind, with so many sub-chunks each as may be expected. If there are more, fewer
-    /// blocks are walked at once.
+    /// Room for `blocks` of this kind, with the expected number of sub-chunks each. If there are more, fewer blocks are
+    /// walked at once.
     pub fn new(layout: Layout, blocks: usize, sub_chunks_each: usize) -> Self {
         let sub_chunks = vec![SubChunk::default(); room_for(layout, MOST_GROUPS) + blocks * sub_chunks_each];
         Self { blocks: vec![BlockWalk::default(); blocks.max(1)], sub_chunks, filled: 0 }
@@ -103,7 +103,7 @@ impl Walked {
         &self.blocks[..self.filled]
     }
 
-    /// The array that the blocks' sub-chunks lie in, with gaps between them.
+    /// The array of the blocks' sub-chunks, with gaps between blocks.
     pub fn sub_chunks(&self) -> &[SubChunk] {
         &self.sub_chunks
     }
@@ -114,20 +114,19 @@ impl Walked {
     }
 }
 
-/// Blocks in a gather.
+/// Blocks per gather.
 const LANES: usize = 8;
-/// Most gathers in flight.
+/// Maximum gathers in flight.
 const MOST_GROUPS: usize = 4;
 /// Steps are turned into sub-chunks four at a time.
 const ROUNDED: usize = 4;
 
-/// Sub-chunks that so many groups of blocks need room for: each the most that it can have, and those of one block again
-/// for what is written in vain.
+/// Room for the sub-chunks of this many groups of blocks: the maximum of each block, and per group once more that of
+/// one block, for superfluous writes.
 const fn room_for(layout: Layout, groups: usize) -> usize {
     (LANES + 1) * groups * (layout.most_sub_chunks() + ROUNDED)
 }
 
-/// A way to walk.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Kernel {
     Scalar,
@@ -160,19 +159,19 @@ pub struct Walker {
 }
 
 impl Walker {
-    /// With the fastest kernel that this processor has.
+    /// A walker with the fastest kernel that this processor supports.
     ///
     /// # Panics
-    /// If there cannot be such blocks.
+    /// If such blocks cannot exist.
     pub fn new(layout: Layout) -> Self {
         Self::all(layout).swap_remove(0)
     }
 
-    /// One for each kernel that this processor can run, the fastest first; the last one is the scalar twin. For tests
-    /// and measurements.
+    /// A walker for each kernel that this processor supports, the fastest first; the last one is the scalar twin. For
+    /// tests and measurements.
     ///
     /// # Panics
-    /// If there cannot be such blocks.
+    /// If such blocks cannot exist.
     pub fn all(layout: Layout) -> Vec<Self> {
         let bytes = layout.block_bytes;
         assert!(bytes.is_multiple_of(64) && (64..=64 << 10).contains(&bytes), "no block has {bytes} bytes");
@@ -196,15 +195,14 @@ impl Walker {
         self.kernel.name()
     }
 
-    /// From now on a part of each block's lines is left to [`Self::rest`], which must be called once for each
-    /// block before it is walked, by a caller that still works on what was walked before. Then memory is busy
-    /// meanwhile.
+    /// From now on, a part of each block's lines is left to [`Self::rest`], which must be called once for each block
+    /// before it is walked, by a caller that still processes the previous walk. Then memory is busy meanwhile.
     pub fn leave_rest(&mut self) {
         self.leaves_rest = true;
     }
 
-    /// Those lines that a walk leaves, of the blocks from that one on, counted from the beginning of `bytes`. They may lie
-    /// behind the end of `bytes`; nothing is read.
+    /// The lines that a walk leaves, from block `block` of `bytes` on. They may be beyond the end of `bytes`; nothing
+    /// is read.
     #[inline]
     pub fn rest(&self, bytes: &[u8], block: usize) -> Rest {
         #[cfg(target_arch = "x86_64")]
@@ -214,9 +212,8 @@ impl Walker {
         Rest::none(bytes)
     }
 
-    /// Walks the blocks that lie one behind the other in `bytes`, as many as `out` has room for (one at least), and
-    /// says how many. Bytes behind the last whole block are not looked at. What comes behind `bytes` is prefetched but
-    /// not read.
+    /// Walks consecutive blocks in `bytes`, as many as `out` has room for (at least one), and returns their number.
+    /// Bytes after the last whole block are ignored. Bytes after `bytes` are prefetched but not read.
     pub fn walk(&mut self, bytes: &[u8], out: &mut Walked) -> usize {
         let most = bytes.len().min(u32::MAX as usize) / self.layout.block_bytes;
         let mut room = Room { walked: out, done: 0, blocks: 0, cursor: 0 };
@@ -237,7 +234,7 @@ impl Walker {
     }
 }
 
-/// Prefetches the line that this place lies in, if the processor has an instruction for it. Nothing is read.
+/// Prefetches the line of this address, if the processor has an instruction for it. Nothing is read.
 #[inline]
 #[allow(unsafe_code)]
 fn prefetch(place: *const u8) {
@@ -253,20 +250,20 @@ fn prefetch(place: *const u8) {
 /// Two lines of each block that the caller prefetches instead of the walk, block by block.
 #[derive(Clone, Debug)]
 pub struct Rest {
-    /// The first one of the next block, and how far it is to the one in the block behind.
+    /// The first line of the next block, and the distance to that of the block after it.
     next: *const u8,
     block_bytes: usize,
-    /// From there to the other one.
+    /// The distance to the other line.
     other: usize,
 }
 
 impl Rest {
-    /// The same line again and again: no walk leaves any.
+    /// Always the same line: no walk leaves any.
     const fn none(bytes: &[u8]) -> Self {
         Self { next: bytes.as_ptr(), block_bytes: 0, other: 0 }
     }
 
-    /// Prefetches the lines of one block and goes on to the next.
+    /// Prefetches the lines of one block and advances to the next.
     #[inline]
     pub fn prefetch_block(&mut self) {
         prefetch(self.next);
@@ -275,22 +272,22 @@ impl Rest {
     }
 }
 
-/// Where a walk writes what it finds, and how far it is.
+/// Where a walk writes its results, and its progress.
 struct Room<'a> {
     walked: &'a mut Walked,
-    /// Blocks to be walked, and how many are done.
+    /// Blocks to be walked, and blocks done.
     blocks: usize,
     done: usize,
-    /// Sub-chunks before this one are taken.
+    /// Sub-chunks before this index are in use.
     cursor: usize,
 }
 
-/// Types and flags of a trailer, and what whole chunks without flags have there.
+/// The bits of types and flags in a trailer, and their value in whole chunks without flags.
 const WIDE_FLAGS: u32 = 0xFE00_0000;
 const NARROW_FLAGS: u32 = 0xFC00_0000;
 const PLAIN: u32 = 3 << 29;
 
-/// Walks until all blocks are done or there is no room.
+/// Walks until all blocks are done or no room is left.
 fn walk_scalar(layout: Layout, bytes: &[u8], room: &mut Room<'_>) {
     let blocks = bytes.chunks_exact(layout.block_bytes).take(room.blocks).enumerate().skip(room.done);
     for (index, block) in blocks {
@@ -307,7 +304,7 @@ fn walk_scalar(layout: Layout, bytes: &[u8], room: &mut Room<'_>) {
     }
 }
 
-/// [`walk_block`] for either kind of trailers.
+/// [`walk_block`] for either kind of trailer.
 fn walk_block_of(layout: Layout, block: &[u8], base: u32, out: &mut [SubChunk]) -> BlockWalk {
     if layout.is_wide {
         walk_block::<true>(layout, block, base, out)
@@ -316,7 +313,7 @@ fn walk_block_of(layout: Layout, block: &[u8], base: u32, out: &mut [SubChunk]) 
     }
 }
 
-/// Fills `out` with the sub-chunks from its beginning; there is room for as many as a block can have.
+/// Fills `out` with sub-chunks from its beginning; it has room for the maximum of a block.
 fn walk_block<const WIDE: bool>(layout: Layout, block: &[u8], base: u32, out: &mut [SubChunk]) -> BlockWalk {
     let header = word_before(block, HEADER_BYTES);
     let mut found = BlockWalk { header, ..BlockWalk::default() };
@@ -348,7 +345,7 @@ fn walk_block<const WIDE: bool>(layout: Layout, block: &[u8], base: u32, out: &m
     }
     out[..count].reverse();
     found.count = count as u32;
-    // The first and the last one do not count; they may be one and the same.
+    // The first and the last one do not count; they may be the same.
     found.odd = if count < 2 { 0 } else { odd - u16::from(is_first_odd) - u16::from(is_last_odd) };
     found
 }
@@ -357,7 +354,7 @@ const fn damaged(found: BlockWalk, fault: u32) -> BlockWalk {
     BlockWalk { fault: fault as u16, odd: u16::MAX, ..found }
 }
 
-/// A trailer of 16 bits in the upper half of a word, with its fields where 32 bits have them.
+/// A trailer of 16 bits in the upper half of a word, with its fields moved to those of 32 bits.
 const fn narrow(word: u32) -> u32 {
     word & NARROW_FLAGS | word >> 16 & 0x3FF
 }

@@ -1,32 +1,32 @@
-//! One block after the other, for blocks whose chunks are equally long: what the next trailers say is guessed, and four
-//! guesses are checked at once.
+//! One block after the other, for blocks with chunks of equal length: the next trailers are guessed, and four guesses
+//! are checked at once.
 //!
 //! ```text
-//!  read      |header| ... t |....... t |....... t |....... t |....... T |... t |      T says 64 bytes: so will the four
-//!                           ^ guess 4  ^ guess 3  ^ guess 2  ^ guess 1              before it, and where they stand is
-//!                                                                                   known without reading them
+//!  read      |header| ... t |....... t |....... t |....... t |....... T |... t |     T says 64 bytes: so will the four
+//!                           ^ guess 4  ^ guess 3  ^ guess 2  ^ guess 1             before it, and where they stand is
+//!                                                                                  known without reading them
 //! ```
-//! A guess that is right costs no wait; after a wrong one the walk goes on trailer by trailer. What a guess cannot say
-//! (no data, faults) is left to the scalar walk.
+//! A right guess costs no wait; after a wrong one the walk continues trailer by trailer. Trailers that cannot be
+//! guessed (no data, faults) are left to the scalar walk.
 #![allow(unsafe_code)]
 
 use super::{BlockWalk, HEADER_BYTES, LINE_BYTES, Layout, Room, SubChunk, prefetch, walk_block_of};
 
-/// Trailers that are guessed at once.
+/// Trailers guessed at once.
 const GUESSED: usize = 4;
-/// How far ahead lines are prefetched: no block takes long, so a few blocks are enough.
+/// Prefetch distance: no block takes long, so a few blocks suffice.
 const AHEAD_BYTES: usize = 4 << 10;
-/// The most sub-chunks of a block for which this is made.
+/// Maximum sub-chunks of a block that this walk handles.
 const MOST_SUB_CHUNKS: usize = 64;
 
-/// What is kept from one walk to the next.
+/// State kept from one walk to the next.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Steady {
-    /// Room for a block's sub-chunks: what the last blocks needed, and some.
+    /// Room for a block's sub-chunks: the need of the last blocks, and a reserve.
     slot: usize,
 }
 
-/// What was found in a block.
+/// The result for a block.
 struct Found {
     count: usize,
     odd: u32,
@@ -38,8 +38,8 @@ impl Steady {
         Self { slot: MOST_SUB_CHUNKS }
     }
 
-    /// Walks until all blocks are done or there is no room, and prefetches so many lines of each of the blocks some way
-    /// behind. Says whether most trailers were guessed: if not, another walk is faster.
+    /// Walks until all blocks are done or no room is left, and prefetches `lines` lines of each of the later blocks.
+    /// Returns whether most trailers were guessed: if not, another walk is faster.
     pub(super) fn walk(&mut self, layout: Layout, lines: usize, bytes: &[u8], room: &mut Room<'_>) -> bool {
         if layout.is_wide {
             self.blocks::<true>(layout, lines, bytes, room)
@@ -68,7 +68,7 @@ impl Steady {
             let is_block = (header >> 16) as u16 == layout.symbol;
             let found = match walk_block::<WIDE>(block, base, &mut into[..self.slot]).filter(|_| is_block) {
                 Some(found) => {
-                    // A slot is filled from its end, since a block is read from there.
+                    // A slot is filled from its end, because a block is read from there.
                     let first = (room.cursor + self.slot - found.count) as u32;
                     room.cursor += self.slot;
                     guessed += found.guessed;
@@ -91,26 +91,26 @@ impl Steady {
     }
 }
 
-/// How far the walk of a block is.
+/// Progress of the walk in a block.
 struct Step<'a> {
     block: &'a [u8],
-    /// What is behind this place is done.
+    /// Everything after this offset is done.
     end: usize,
-    /// The trailer there, as it was read, and the bytes from its end to the beginning of its data.
+    /// The trailer there, as read, and the bytes from its end to the beginning of its data.
     word: u32,
     bytes: usize,
-    /// The sub-chunk that was found last.
+    /// The sub-chunk found last.
     item: u64,
-    /// Sub-chunks that are free in the slot.
+    /// Free sub-chunks of the slot.
     free: usize,
 }
 
 impl Step<'_> {
-    /// Goes on by one trailer, which there is: `end` is behind the header. False where it takes the scalar walk.
+    /// Advances by one trailer, which exists: `end` is after the header. Returns false if the scalar walk is needed.
     #[inline(always)]
     fn one<const WIDE: bool>(&mut self, base: u32, slot: &mut [SubChunk]) -> bool {
         assert!(self.end > HEADER_BYTES && self.end <= self.block.len());
-        // SAFETY: just seen.
+        // SAFETY: checked by the assertion above.
         let word = unsafe { before(self.block, self.end) };
         let (trailer, bytes) = if WIDE {
             (word, ((word & 0xFFFF) as usize + 7) & !3)
@@ -130,7 +130,7 @@ impl Step<'_> {
         true
     }
 
-    /// Goes on by four trailers, if they say the same as the last one.
+    /// Advances by four trailers, if they equal the last one.
     #[inline(always)]
     fn guess<const WIDE: bool>(&mut self, slot: &mut [SubChunk]) -> bool {
         let (end, bytes) = (self.end, self.bytes);
@@ -140,7 +140,7 @@ impl Step<'_> {
         }
         let mut difference = 0;
         for guess in 0..GUESSED {
-            // SAFETY: that place is not behind `end`, and behind the header, since one guess more is as well.
+            // SAFETY: that place is not after `end`, and after the header, because that of one guess more is too.
             difference |= unsafe { before(self.block, end - guess * bytes) } ^ self.word;
         }
         if difference & (if WIDE { !0 } else { !0xFFFF }) != 0 {
@@ -155,31 +155,31 @@ impl Step<'_> {
         true
     }
 
-    /// Whether it is no whole chunk, or one with flags.
+    /// Whether it is not a whole chunk, or has flags.
     #[inline(always)]
     const fn is_odd<const WIDE: bool>(&self) -> u32 {
         (self.word & (if WIDE { 0xFE00_0000 } else { 0xFC00_0000 }) != 3 << 29) as u32
     }
 }
 
-/// The four bytes before a place.
+/// The four bytes before `end`.
 ///
 /// # Safety
-/// `end` is at least 4 and not behind the block's end.
+/// `end` is at least 4 and not beyond the block's end.
 #[inline(always)]
 unsafe fn before(block: &[u8], end: usize) -> u32 {
     debug_assert!(end >= HEADER_BYTES && end <= block.len());
-    // SAFETY: the caller keeps to it; the read needs no alignment.
+    // SAFETY: guaranteed by the caller; the read needs no alignment.
     u32::from_le(unsafe { block.as_ptr().add(end - HEADER_BYTES).cast::<u32>().read_unaligned() })
 }
 
-/// Fills a slot with a block's sub-chunks, from its end on; nothing if there are too many, or any that only the scalar
-/// walk knows. Not inlined: it has use for all registers.
+/// Fills a slot with a block's sub-chunks, from its end; `None` if there are too many, or if one needs the scalar walk.
+/// Not inlined: it uses all registers.
 #[inline(never)]
 fn walk_block<const WIDE: bool>(block: &[u8], base: u32, slot: &mut [SubChunk]) -> Option<Found> {
     let mut step = Step { block, end: block.len(), word: 0, bytes: 0, item: 0, free: slot.len() };
     let (mut odd, mut guessed) = (0, 0);
-    // The last one: mostly the first piece of a chunk that ends elsewhere. It is odd or not, and does not count.
+    // The last one, mostly the first piece of a chunk that ends elsewhere, does not count as odd.
     if !step.one::<WIDE>(base, slot) {
         return None;
     }

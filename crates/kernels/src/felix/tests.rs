@@ -1,5 +1,5 @@
-//! Every kernel finds the same as its scalar twin, for any bytes. (Tests in `wire` compare what the twin finds with the
-//! checked decoder.)
+//! Every kernel finds the same as its scalar twin, for any bytes. (Tests in `wire` compare the twin with the checked
+//! decoder.)
 
 use super::*;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 const NARROW: Layout = Layout { symbol: 0xABCD, block_bytes: 1 << 10, is_wide: false };
 const WIDE: Layout = Layout { symbol: 0xABCE, block_bytes: 1 << 10, is_wide: true };
 
-/// A small generator: proptest's values decide how, this decides what.
+/// A small generator: proptest's values set the parameters, this sets the contents.
 struct Dice(u64);
 
 impl Dice {
@@ -17,7 +17,7 @@ impl Dice {
     }
 }
 
-/// Blocks filled from the end with trailers that mostly fit, with a fault here and there: one of 2^`rare` trailers.
+/// Blocks filled from the end with mostly valid trailers, and a fault in one of 2^`rare` trailers.
 fn blocks(layout: Layout, count: usize, seed: u64, mean: u64, rare: u32) -> Vec<u8> {
     filled(layout, count, &mut Dice(seed), rare, |dice| Said {
         length: dice.below(2 * mean + 1),
@@ -29,19 +29,19 @@ fn blocks(layout: Layout, count: usize, seed: u64, mean: u64, rare: u32) -> Vec<
     })
 }
 
-/// The same with whole chunks of one length and nothing else, but for the faults.
+/// The same, but apart from the faults only whole chunks of one length.
 fn alike(layout: Layout, count: usize, dice: &mut Dice, length: u64, rare: u32) -> Vec<u8> {
     filled(layout, count, dice, rare, |_| Said { length, kind: 3, flags: 0 })
 }
 
-/// What a trailer is to say.
+/// The contents of a trailer.
 struct Said {
     length: u64,
     kind: u64,
     flags: u64,
 }
 
-/// Blocks of these trailers, shortened where they do not fit.
+/// Blocks of these trailers, shortened to fit.
 fn filled(layout: Layout, count: usize, dice: &mut Dice, rare: u32, mut say: impl FnMut(&mut Dice) -> Said) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..count * layout.block_bytes).map(|_| dice.below(256) as u8).collect();
     let trailer_bytes = if layout.is_wide { 4 } else { 2 };
@@ -69,10 +69,10 @@ fn filled(layout: Layout, count: usize, dice: &mut Dice, rare: u32, mut say: imp
     bytes
 }
 
-/// A block's record, without its place, and its sub-chunks.
+/// A block's record, without its position, and its sub-chunks.
 type Found = (BlockWalk, Vec<SubChunk>);
 
-/// What a walk finds, a few blocks at a time.
+/// The results of a walk, a few blocks at a time.
 fn found(walker: &mut Walker, bytes: &[u8], at_once: usize, each: usize) -> Vec<Found> {
     let mut walked = Walked::new(walker.layout, at_once, each);
     let mut found = Vec::new();
@@ -90,7 +90,7 @@ fn found(walker: &mut Walker, bytes: &[u8], at_once: usize, each: usize) -> Vec<
     found
 }
 
-/// The first block in which two kernels differ, and the first sub-chunk there: a whole difference fills pages.
+/// The first block in which two kernels differ, and the first differing sub-chunk: a whole difference fills pages.
 fn difference(left: &[Found], right: &[Found]) -> Option<String> {
     if left.len() != right.len() {
         return Some(format!("{} and {} blocks", left.len(), right.len()));
@@ -163,7 +163,7 @@ proptest! {
     ) {
         let mut dice = Dice(seed);
         let count = if layout.block_bytes > 4 << 10 { 9 } else { 50 };
-        // Long enough for guessing to begin, then other lengths, then anything, then the first ones again.
+        // Long enough for guessing to begin, then other lengths, then random ones, then the first ones again.
         let mut bytes = Vec::new();
         for &length in &lengths {
             bytes.extend(alike(layout, count, &mut dice, length, rare));

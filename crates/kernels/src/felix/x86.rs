@@ -1,4 +1,4 @@
-//! Eight blocks at each step with AVX2, several such groups in flight.
+//! Eight blocks per step with AVX2, and several such groups in flight.
 #![allow(unsafe_code)]
 
 use super::steady::Steady;
@@ -9,35 +9,35 @@ use super::{
 use core::arch::x86_64::*;
 use std::arch::is_x86_feature_detected;
 
-/// Groups in flight where blocks have many trailers: their bytes stay in the first cache.
+/// Groups in flight for blocks with many trailers: their bytes stay in the first cache.
 const DENSE_GROUPS: usize = 2;
-/// Groups in flight where blocks have few: as many lines on their way as the processor can wait for.
+/// Groups in flight for blocks with few: as many outstanding lines as the processor supports.
 const SPARSE_GROUPS: usize = MOST_GROUPS;
-/// More trailers than that in 1 KiB: every line of a block is needed, or near enough.
+/// Above this number of trailers per KiB, nearly every line of a block is needed.
 const DENSE_TRAILERS_PER_KIBIBYTE: usize = 6;
-/// More trailers than that: guessing them is faster, if they are guessed right. With fewer ones lines are left out.
+/// Above this number, guessing trailers is faster, if the guesses are right. Below it, lines are skipped.
 const STEADY_TRAILERS_PER_KIBIBYTE: usize = 10;
-/// From this size on only few blocks fit into the cache at once.
+/// From this size on, only few blocks fit into the cache at once.
 const LARGE_BLOCK_BYTES: usize = 8 << 10;
-/// How far ahead lines are prefetched, if the groups in flight are not more.
+/// Minimum prefetch distance, in bytes; the groups in flight may be longer.
 const AHEAD_BYTES: usize = 32 << 10;
 
-/// Whether the processor has what this needs.
+/// Whether the processor supports this walk.
 pub(super) fn is_there() -> bool {
     is_x86_feature_detected!("avx2")
 }
 
-/// What is kept from one walk to the next.
+/// State kept from one walk to the next.
 #[derive(Clone, Debug)]
 pub(super) struct Lanes {
-    /// Where each lane's walk was after each step, and what trailer it read there: step by step, in each step group by
-    /// group, in each group in the order 0 1 4 5 2 3 6 7.
+    /// The position of each lane's walk after each step, and the trailer it read there: by step, within a step by
+    /// group, within a group in the order 0 1 4 5 2 3 6 7.
     rows: Vec<[SubChunk; LANES]>,
-    /// Steps that the last groups took: the next ones will take as many.
+    /// Steps of the last groups, which the next ones are expected to take too.
     steps: usize,
     /// Whether their blocks had many trailers.
     is_dense: bool,
-    /// Whether most of these said the same as the one behind them: then guessing is faster.
+    /// Whether most trailers equalled the one after them: then guessing is faster.
     is_steady: bool,
 }
 
@@ -47,14 +47,14 @@ impl Lanes {
         Self { rows: vec![[SubChunk::default(); LANES]; rows], steps: 1, is_dense: true, is_steady: false }
     }
 
-    /// Whether in most lanes the third trailer from the end says the same as the second one.
+    /// Whether in most lanes the third trailer from the end equals the second one.
     fn are_steady<const GROUPS: usize>(&self) -> bool {
         let (second, third) = self.rows[GROUPS..3 * GROUPS].split_at(GROUPS);
         let lanes = second.as_flattened().iter().zip(third.as_flattened());
         lanes.filter(|(second, third)| second.trailer == third.trailer).count() > GROUPS * LANES * 3 / 4
     }
 
-    /// What [`Ahead`] leaves.
+    /// The lines that [`Ahead`] leaves.
     #[inline]
     pub(super) fn rest(&self, layout: Layout, bytes: &[u8], block: usize) -> Rest {
         let behind = SPARSE_GROUPS * LANES;
@@ -64,12 +64,12 @@ impl Lanes {
             let next = block.wrapping_add(walked_lines(block_bytes) * LINE_BYTES);
             return Rest { next, block_bytes, other: LINE_BYTES };
         }
-        // Lines of blocks further on: the lines of the next blocks must be there already when a walk peeks.
+        // Lines of later blocks: those of the next blocks must be present already when a walk peeks.
         Rest { next: block.wrapping_add(behind * block_bytes), block_bytes, other: block_bytes - LINE_BYTES }
     }
 }
 
-/// Walks until all blocks are done or there is no room.
+/// Walks until all blocks are done or no room is left.
 pub(super) fn walk(
     layout: Layout,
     lanes: &mut Lanes,
@@ -114,12 +114,12 @@ pub(super) fn walk(
 /// The walk of eight blocks.
 #[derive(Copy, Clone)]
 struct Group {
-    /// Where in its block each lane is: behind this is done. At the header's end when the block is, before it if the
-    /// block is damaged.
+    /// The position of each lane in its block: everything after it is done. At the header's end when the block is done,
+    /// before it if the block is damaged.
     at: __m256i,
-    /// Steps that were taken.
+    /// Steps taken.
     count: __m256i,
-    /// Sub-chunks that are not whole chunks without flags: how many, and whether the latest is one.
+    /// The number of sub-chunks that are not whole chunks without flags, and whether the latest is one.
     odd: __m256i,
     latest_odd: __m256i,
     /// All ones in lanes that read an undefined type.
@@ -135,7 +135,7 @@ struct Walk<'a, 'b> {
 }
 
 impl Walk<'_, '_> {
-    /// Walks the next `GROUPS` times eight blocks, which are there, and for whose sub-chunks there is room.
+    /// Walks the next `GROUPS` times eight blocks. The caller ensures that they exist, with room for their sub-chunks.
     #[target_feature(enable = "avx2")]
     fn groups<const WIDE: bool, const GROUPS: usize, const DENSE: bool>(&mut self) {
         let block_bytes = self.layout.block_bytes;
@@ -178,7 +178,7 @@ impl Walk<'_, '_> {
         self.lanes.is_steady = DENSE && may_be_steady && self.lanes.are_steady::<GROUPS>();
     }
 
-    /// Writes the records and sub-chunks of a group after so many steps; returns the number of sub-chunks.
+    /// Writes the records and sub-chunks of a group after `steps` steps; returns the number of sub-chunks.
     #[target_feature(enable = "avx2")]
     fn finish<const GROUPS: usize>(&mut self, index: usize, group: Group, last_odd: __m256i, steps: usize) -> usize {
         let first_block = self.room.done;
@@ -188,7 +188,7 @@ impl Walk<'_, '_> {
         let headers = gather(&self.bytes[base..base + LANES * block_bytes], block_bytes, _mm256_set1_epi32(4));
         let faults = group.faults(headers, self.layout.symbol);
         let odd = _mm256_add_epi32(group.odd, _mm256_add_epi32(last_odd, group.latest_odd));
-        // A block of one sub-chunk has none between its first and its last one, and of a damaged one nothing is said.
+        // A block of one sub-chunk has none between its first and its last one; of a damaged block nothing is known.
         let is_good = _mm256_cmpeq_epi32(faults, _mm256_setzero_si256());
         let has_several = _mm256_cmpgt_epi32(group.count, _mm256_set1_epi32(1));
         let odd = _mm256_and_si256(odd, has_several);
@@ -196,8 +196,8 @@ impl Walk<'_, '_> {
         let counts_shown = _mm256_and_si256(group.count, is_good);
         let (counts, shown) = (array(group.count), array(counts_shown));
         let (faults, odd, headers) = (array(faults), array(odd), array(headers));
-        // Lanes are written whole, also where they have fewer steps: what is too much comes before the lane's own
-        // sub-chunks, and is written over by those of the lanes before. Before the first lane it needs room.
+        // Lanes are written whole, even if they have fewer steps: the excess precedes the lane's own sub-chunks, and is
+        // overwritten by those of the lanes before. Before the first lane it needs room.
         let mut cursor = self.room.cursor + steps - counts[0] as usize;
         let mut ends = [0; LANES];
         let blocks = &mut self.room.walked.blocks[first_block..first_block + LANES];
@@ -230,7 +230,7 @@ impl Walk<'_, '_> {
 }
 
 impl Group {
-    /// One step of each lane that is behind its header; the others stay. Returns all ones in lanes that go on.
+    /// One step of each lane that is after its header; the others stay. Returns all ones in lanes that continue.
     #[target_feature(enable = "avx2")]
     #[inline]
     fn step<const WIDE: bool, const DENSE: bool>(
@@ -243,7 +243,7 @@ impl Group {
         let active = _mm256_cmpgt_epi32(self.at, header);
         let word = gather(blocks, block_bytes, self.at);
         let kind = _mm256_srli_epi32::<29>(word);
-        // Types 0 and 7 have no data, with any length: with 1 added they are 0 and 8.
+        // Types 0 and 7 have no data, for any length: with 1 added they are 0 and 8.
         let with_one = _mm256_add_epi32(word, _mm256_set1_epi32(1 << 29));
         let has_no_data = _mm256_cmpeq_epi32(_mm256_srli_epi32::<30>(with_one), _mm256_setzero_si256());
         let flags = _mm256_set1_epi32(if WIDE { 0xFE00_0000_u32 } else { 0xFC00_0000 } as i32);
@@ -271,7 +271,7 @@ impl Group {
         _mm256_cmpgt_epi32(self.at, header)
     }
 
-    /// What is wrong with each block, or 0.
+    /// The fault of each block, or 0.
     #[target_feature(enable = "avx2")]
     fn faults(&self, headers: __m256i, symbol: u16) -> __m256i {
         let is = |mask: __m256i, fault: u32| _mm256_and_si256(mask, _mm256_set1_epi32(fault as i32));
@@ -286,7 +286,7 @@ impl Group {
     }
 }
 
-/// The four bytes before `at` in each of eight blocks; `at` is limited to between the header and the end.
+/// The four bytes before `at` in each of eight blocks; `at` is clamped to between the header and the end.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn gather(blocks: &[u8], block_bytes: usize, at: __m256i) -> __m256i {
@@ -339,8 +339,8 @@ fn load(four: &[SubChunk]) -> __m256i {
     unsafe { _mm256_loadu_si256(four.as_ptr().cast()) }
 }
 
-/// Turns four rows of eight lanes into four sub-chunks of each lane, the last row first, with the lane's base added,
-/// and gives them away lane by lane, the last lane first.
+/// Transposes four rows of eight lanes into four sub-chunks per lane, the last row first, with the lane's base added,
+/// and passes them on lane by lane, the last lane first.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn turn(rows: [&[SubChunk; LANES]; ROUNDED], bases: &[i64; LANES], mut put: impl FnMut(usize, __m256i)) {
@@ -368,17 +368,17 @@ const fn walked_lines(block_bytes: usize) -> usize {
     (block_bytes / LINE_BYTES).saturating_sub(2)
 }
 
-/// Prefetches what lies some way behind the blocks that are walked, a few lines at each step.
+/// Prefetches lines some way after the walked blocks, a few at each step.
 struct Ahead {
     /// The next line.
     next: *const u8,
-    /// Behind the last line of its block that is prefetched.
+    /// The end of the prefetched lines of its block.
     end: *const u8,
-    /// From there to the next block's first one, and how far it is from line to line.
+    /// The distance from there to the next block's first line, and from line to line.
     skip: usize,
     stride: usize,
     block_bytes: usize,
-    /// Lines that are left, and that are due at each step.
+    /// Remaining lines, and lines due at each step.
     left: usize,
     each_step: usize,
 }
@@ -389,7 +389,7 @@ impl Ahead {
         let (each, stride) = match (DENSE, leaves_rest) {
             (true, false) => (block_bytes / LINE_BYTES, LINE_BYTES),
             (true, true) => (walked_lines(block_bytes), LINE_BYTES),
-            // The first line of each block and the last one; those in between are prefetched when they are known.
+            // The first and the last line of each block; those in between are prefetched when they are known.
             (false, false) => (2, block_bytes - LINE_BYTES),
             (false, true) => (0, LINE_BYTES),
         };
@@ -421,13 +421,13 @@ impl Ahead {
     }
 }
 
-/// Prefetches the second trailers of the next blocks, whose last trailers are there already.
+/// Prefetches the second trailers of the next blocks, whose last trailers are in the cache already.
 struct Peek<'a> {
     bytes: &'a [u8],
-    /// Behind the next block.
+    /// The end of the next block.
     end: usize,
     block_bytes: usize,
-    /// Blocks that are left, and that are due at each step.
+    /// Remaining blocks, and blocks due at each step.
     left: usize,
     each_step: usize,
 }

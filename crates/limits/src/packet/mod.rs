@@ -1,11 +1,11 @@
-//! Packets: bare receivers that only count, bare echoes, and a sender that has everything prepared.
+//! Packets: bare receivers that only count, bare echoes, and a sender with prepared frames.
 //!
 //! ```text
-//!  Flood: frames that lie ready, AF_XDP ──► card ─┬─ socket: recvfrom, recvmmsg, GRO, raw IP ─► counted, or sent back
+//!  Flood: prepared frames, AF_XDP ────────► card ─┬─ socket: recvfrom, recvmmsg, GRO, raw IP ─► counted, or sent back
 //!                                                 ├─ ring: TPACKET_V3 ───► counted, or copied to a PACKET_TX_RING
 //!                                                 └─ xdp: AF_XDP ────────► counted, or sent back as it lies
 //! ```
-//! Everything is opened in the calling thread's network namespace, and needs the administrator's rights but for UDP.
+//! Everything is opened in the calling thread's network namespace, and needs root except for UDP.
 
 mod program;
 mod ring;
@@ -26,23 +26,23 @@ use xdp::XdpLoop;
 
 pub use xdp::Flood;
 
-/// Packets of a batch.
+/// Packets per batch.
 const BATCH: usize = 64;
-/// Bytes of room for each: the longest packet that is received.
+/// Bytes of buffer for each: the longest received packet.
 const ROOM: usize = 2048;
-/// The protocol number of packets that are sent straight over IP: RFC 3692's first one for experiments.
+/// The protocol number of packets directly over IP: RFC 3692's first one for experiments.
 pub const BARE_PROTOCOL: u8 = 253;
 
 /// How packets are received and sent back.
 #[derive(Copy, Clone, PartialEq, Eq, Hash, Debug)]
 pub enum BarePackets {
-    /// `recvfrom` and `sendto`, a call for each packet.
+    /// `recvfrom` and `sendto`, one call per packet.
     RecvFrom,
     /// `recvmmsg` and `sendmmsg`.
     RecvMmsg,
-    /// Packets that the kernel has coupled, sent back coupled.
+    /// Packets that the kernel has coalesced, sent back coalesced.
     UdpGro,
-    /// IP with a protocol number of its own, over `recvmmsg` and `sendmmsg`.
+    /// IP with its own protocol number, over `recvmmsg` and `sendmmsg`.
     RawIp,
     /// A mapped ring of blocks, and one of frames.
     Ring,
@@ -51,14 +51,14 @@ pub enum BarePackets {
 }
 
 impl BarePackets {
-    /// All of them.
+    /// Every mechanism.
     pub const ALL: [Self; 6] = [Self::RecvFrom, Self::RecvMmsg, Self::UdpGro, Self::RawIp, Self::Ring, Self::Xdp];
 }
 
-/// How much can wait for a receiver that is away.
+/// The capacity of the queue for a receiver that is away.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct Depth {
-    /// Bytes in a socket, as the kernel counts them: a packet has several hundred beside its own.
+    /// Bytes in a socket, as the kernel counts them: several hundred per packet besides its own.
     pub socket_bytes: i32,
     /// Blocks of a ring, of 256 KiB each.
     pub blocks: usize,
@@ -73,7 +73,7 @@ impl Depth {
     pub const LONG: Self = Self { socket_bytes: 64 << 20, blocks: 256, frames: 64 << 10 };
 }
 
-/// A receiver that counts what comes to an address and looks at nothing.
+/// A receiver that counts the packets to an address without reading them.
 pub struct BareReceiver(Loop);
 
 enum Loop {
@@ -83,10 +83,10 @@ enum Loop {
 }
 
 impl BareReceiver {
-    /// Receives what comes to this address (a port of 0 is any free one) over this card.
+    /// Receives packets to this address (port 0 is any free one) over this card.
     ///
     /// # Errors
-    /// What the kernel says, mostly that the right is missing.
+    /// The kernel's error, mostly missing permission.
     pub fn open(how: BarePackets, address: SocketAddrV4, card: &str, depth: Depth) -> io::Result<Self> {
         Ok(Self(match how {
             BarePackets::Ring => Loop::Ring(Box::new(RingLoop::open(address, card, depth.blocks)?)),
@@ -95,7 +95,7 @@ impl BareReceiver {
         }))
     }
 
-    /// Where packets have to be sent, the port filled in.
+    /// The destination address for packets, with the port filled in.
     pub fn address(&self) -> SocketAddrV4 {
         match &self.0 {
             Loop::Socket(socket) => socket.address,
@@ -104,7 +104,7 @@ impl BareReceiver {
         }
     }
 
-    /// Takes a batch of what is there, and returns how many packets that were. Does not wait.
+    /// Receives a batch of waiting packets and returns their number. Does not wait.
     pub fn receive(&mut self) -> u64 {
         match &mut self.0 {
             Loop::Socket(socket) => socket.receive(),
@@ -113,7 +113,7 @@ impl BareReceiver {
         }
     }
 
-    /// Takes a batch and sends each packet back to where it came from; returns how many.
+    /// Receives a batch and sends each packet back to its sender; returns their number.
     pub fn echo(&mut self) -> u64 {
         match &mut self.0 {
             Loop::Socket(socket) => socket.echo(),
@@ -122,7 +122,7 @@ impl BareReceiver {
         }
     }
 
-    /// Sleeps until there is something, or the time is over.
+    /// Sleeps until a packet arrives, or for `at_most`.
     pub fn wait(&self, at_most: Duration) {
         let descriptor = match &self.0 {
             Loop::Socket(socket) => socket.descriptor(),
@@ -130,34 +130,32 @@ impl BareReceiver {
             Loop::Xdp(xdp) => xdp.descriptor(),
         };
         let at_most = Timespec { tv_sec: 0, tv_nsec: at_most.subsec_nanos().into() };
-        // With any result, the next step is to look.
+        // The result does not matter: the caller looks again.
         let _ = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&at_most));
     }
 }
 
-/// Keeps an address without receiving anything: the kernel sees a listener, so that it does not answer with an ICMP
-/// error.
+/// Occupies an address without receiving: the kernel sees a listener, so that it does not answer with an ICMP error.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn deaf(address: SocketAddrV4, is_raw: bool) -> io::Result<(OwnedFd, SocketAddrV4)> {
     let (socket, address) = bound(address, is_raw)?;
     socket::refuse_all(socket.as_fd())?;
     Ok((socket, address))
 }
 
-/// A socket that wants to know when its packets came: as long as it is there, the kernel notes that of every packet of the
-/// machine.
+/// A socket that requests receive timestamps: while it exists, the kernel records them for every packet of the machine.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn timestamped() -> io::Result<OwnedFd> {
     let (socket, _) = bound(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0), false)?;
     socket::set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_TIMESTAMP, &1)?;
     Ok(socket)
 }
 
-/// A socket at an address, for UDP or straight over IP, which does not block; and the address with its port.
+/// A non-blocking socket at an address, for UDP or directly over IP; and the address with its port.
 fn bound(address: SocketAddrV4, is_raw: bool) -> io::Result<(OwnedFd, SocketAddrV4)> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (kind, protocol) = if is_raw {
@@ -171,7 +169,7 @@ fn bound(address: SocketAddrV4, is_raw: bool) -> io::Result<(OwnedFd, SocketAddr
     Ok((socket, SocketAddrV4::new(*named.ip(), if is_raw { 0 } else { named.port() })))
 }
 
-/// The number of a card.
+/// The interface index of a card.
 fn card_number(card: &str, socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(rustix::net::netdevice::name_to_index(socket, card)?)
 }

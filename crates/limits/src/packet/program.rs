@@ -1,5 +1,5 @@
-//! Programs at a card: one gives IPv4 packets to an AF_XDP socket, and everything else to the kernel; one spares the kernel's
-//! protocols what a ring has got.
+//! Programs at a card: one redirects IPv4 packets to an AF_XDP socket and passes everything else to the kernel; one
+//! keeps packets that a ring has received from the kernel's protocols.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -47,8 +47,8 @@ const fn instructions(sockets: i32, [a, b, c, d, e, f]: [u8; 6]) -> [u64; 20] {
     ]
 }
 
-/// Attaches the program to a card with this address for a socket, which gets the first queue's packets, until what is returned
-/// is dropped.
+/// Attaches the program to a card with this address, for a socket that gets the first queue's packets, until the
+/// returned descriptors are closed.
 pub(super) fn attach(card: u32, mac: [u8; 6], socket: &OwnedFd) -> io::Result<[OwnedFd; 2]> {
     let map = descriptor(MAP_CREATE, &[u64::from(XSKMAP) | 4 << 32, 4 | 1 << 32, 0])?;
     let (queue, value) = (0_u32, socket.as_raw_fd() as u32);
@@ -58,8 +58,8 @@ pub(super) fn attach(card: u32, mac: [u8; 6], socket: &OwnedFd) -> io::Result<[O
     Ok([link(&program, card, ATTACH_XDP, IN_DRIVER)?, map])
 }
 
-/// IPv4 that comes in at a card for this host ends after the sockets that take every packet, and protocols do not see
-/// it, until what is returned is dropped.
+/// Drops IPv4 packets for this host at a card after the sockets that receive every packet, so that protocols do not see
+/// them, until the returned descriptor is closed.
 pub(super) fn drop_behind(card: u32) -> io::Result<OwnedFd> {
     let steps = [
         step(0x61, 0x15, 4, 0), // r5 = packet type
@@ -80,7 +80,7 @@ fn load(kind: u32, attachment: u32, steps: &[u64]) -> io::Result<OwnedFd> {
     let mut load = [0; 12];
     (load[0], load[1]) = (u64::from(kind) | (steps.len() as u64) << 32, steps.as_ptr() as u64);
     load[2] = licence.as_ptr() as u64;
-    // `expected_attach_type` stands at byte 68.
+    // `expected_attach_type` is at byte 68.
     load[8] = u64::from(attachment) << 32;
     descriptor(PROGRAM_LOAD, &load)
 }

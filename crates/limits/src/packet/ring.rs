@@ -15,11 +15,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use super::socket::{refuse_others, set};
 use super::{ROOM, card_number, deaf, program};
 
-/// Bytes of a block that is received: as many as `io`'s ring has.
+/// Bytes of a receive block, as in `io`'s ring.
 const BLOCK: usize = 256 << 10;
-/// How long the kernel waits for a block to become full, in ms.
+/// How long the kernel waits for a block to fill, in ms.
 const PATIENCE: u32 = 1;
-/// Frames that are sent, behind each other in blocks of 64 KiB.
+/// Frames for sending, in blocks of 64 KiB.
 const FRAMES: usize = 256;
 const FRAME_BLOCK: usize = 64 << 10;
 
@@ -27,7 +27,7 @@ const STATUS: usize = offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(lib
 const COUNT: usize = offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, num_pkts);
 const FIRST: usize = offset_of!(libc::tpacket_block_desc, hdr) + offset_of!(libc::tpacket_hdr_v1, offset_to_first_pkt);
 
-/// Memory that this process and the kernel share.
+/// Memory shared by this process and the kernel.
 struct Shared {
     base: *mut u8,
     bytes: usize,
@@ -76,9 +76,9 @@ pub(super) struct RingLoop {
     frames: Shared,
     frame: usize,
     sender: OwnedFd,
-    /// What came into the ring ends there.
+    /// The end of packets that came into the ring.
     _spare: OwnedFd,
-    /// Makes the kernel see a listener.
+    /// Shows the kernel a listener.
     pub(super) listener: (OwnedFd, SocketAddrV4),
 }
 
@@ -132,10 +132,10 @@ impl RingLoop {
         count
     }
 
-    /// Takes a block, if there is one, and goes through its packets: each is described, and so has to be looked at.
+    /// Takes a block, if one is full, and walks its packets: each is described, and so must be read.
     fn take_block(&mut self, mut each: impl FnMut(&mut Self, usize, usize)) -> u64 {
         let start = self.block * BLOCK;
-        // Acquire: what the kernel wrote before is seen.
+        // Acquire: makes visible what the kernel wrote before.
         if self.blocks.status(start + STATUS).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return 0;
         }
@@ -147,13 +147,13 @@ impl RingLoop {
             each(self, place + usize::from(header.tp_mac), header.tp_snaplen as usize);
             place += header.tp_next_offset as usize;
         }
-        // Release: what was read comes before what the kernel writes next.
+        // Release: orders our reads before the kernel's next writes.
         self.blocks.status(start + STATUS).store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.block = (self.block + 1) % (self.blocks.bytes / BLOCK);
         u64::from(count)
     }
 
-    /// Copies a packet to the next frame, with sender and receiver exchanged; lost where none is free.
+    /// Copies a packet to the next frame, with sender and receiver exchanged; drops it if no frame is free.
     fn send_back(&mut self, place: usize, bytes: usize) {
         const DATA: usize = size_of::<libc::tpacket2_hdr>();
         let start = self.frame * ROOM;
@@ -161,7 +161,7 @@ impl RingLoop {
         if bytes > ROOM - DATA {
             return;
         }
-        // Acquire: the kernel has read the frame before it gives it back.
+        // Acquire: the kernel has read the frame before it returns it.
         if self.frames.status(status).load(Ordering::Acquire) != libc::TP_STATUS_AVAILABLE {
             self.kick();
             if self.frames.status(status).load(Ordering::Acquire) != libc::TP_STATUS_AVAILABLE {
@@ -186,7 +186,7 @@ impl RingLoop {
     }
 }
 
-/// Exchanges sender and receiver of a frame that carries UDP in IPv4: no checksum changes by that.
+/// Exchanges sender and receiver of a frame with UDP in IPv4, which changes no checksum.
 pub(super) fn exchange(frame: &mut [u8]) {
     let mut swap = |first: usize, second: usize, bytes: usize| {
         if let Some(both) = frame.get_mut(first..second + bytes) {
@@ -206,7 +206,7 @@ fn packet_socket(version: libc::tpacket_versions) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Binds a packet socket to a card, to receive this kind of packet, or none.
+/// Binds a packet socket to a card, to receive packets of this kind, or none.
 fn bind(socket: &OwnedFd, card: u32, kind: u16) -> io::Result<()> {
     // SAFETY: numbers, for which zeros are good.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };

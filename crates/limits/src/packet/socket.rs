@@ -9,9 +9,9 @@ use std::ptr::null_mut;
 
 use super::{BATCH, BarePackets, ROOM, bound};
 
-/// Room for a train of packets, which the kernel has coupled.
+/// Buffer for packets that the kernel has coalesced.
 const TRAIN: usize = 65_536;
-/// Bytes of IP's header, in front of what comes straight over it.
+/// Bytes of the IP header, which precedes packets received directly over IP.
 const IP_HEADER: usize = 20;
 /// Control messages: a header of 16 bytes and a number.
 const CONTROL: usize = 24;
@@ -24,7 +24,7 @@ pub(super) struct SocketLoop {
     headers: Box<[libc::mmsghdr]>,
     pieces: Box<[libc::iovec]>,
     control: Box<Control>,
-    /// What the pieces point into, and where the packets came from: looked at by the kernel alone.
+    /// The memory of the pieces, and the senders of the packets: read by the kernel alone.
     room: Box<[u8]>,
     _addresses: Box<[libc::sockaddr_in]>,
 }
@@ -141,7 +141,7 @@ impl SocketLoop {
         count
     }
 
-    /// The bytes of a train, and those of each packet in it.
+    /// The bytes of coalesced packets, and the bytes of each packet.
     fn receive_train(&mut self) -> Option<(usize, usize)> {
         let header = &mut self.headers[0].msg_hdr;
         (header.msg_control, header.msg_controllen) = (self.control.0.as_mut_ptr().cast(), CONTROL);
@@ -172,7 +172,7 @@ impl SocketLoop {
     }
 }
 
-/// Sets an option.
+/// Sets a socket option.
 pub(super) fn set<T: Copy>(socket: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
     let (value, length) = (std::ptr::from_ref(value).cast(), size_of::<T>() as libc::socklen_t);
     // SAFETY: reads a value of this length.
@@ -180,12 +180,12 @@ pub(super) fn set<T: Copy>(socket: BorrowedFd<'_>, level: i32, name: i32, value:
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets nothing through.
+/// A filter that accepts nothing.
 pub(super) fn refuse_all(socket: BorrowedFd<'_>) -> io::Result<()> {
     filter(socket, &mut [step(libc::BPF_RET | libc::BPF_K, 0, 0)])
 }
 
-/// Lets IPv4 through that was sent to this host, and nothing else.
+/// A filter that accepts IPv4 sent to this host, and nothing else.
 pub(super) fn refuse_others(socket: BorrowedFd<'_>) -> io::Result<()> {
     let (kind, carries) = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE, libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL);
     let mut steps = [
@@ -199,7 +199,7 @@ pub(super) fn refuse_others(socket: BorrowedFd<'_>) -> io::Result<()> {
     filter(socket, &mut steps)
 }
 
-/// One step of a filter: an operation, how many steps are left out if it is false, and a number.
+/// One step of a filter: an operation, the number of steps to skip if it is false, and a number.
 const fn step(code: u32, otherwise: u8, k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: 0, jf: otherwise, k }
 }

@@ -1,11 +1,11 @@
-//! Over a cable between two namespaces: what the flood sends is counted, and comes back.
+//! Over a cable between two namespaces: the packets of the flood are counted, and come back.
 
 use super::*;
 use ropewalk_io::packet::Card;
 use ropewalk_io::packet::cable::{CARD, Cable, SINK, SOURCE};
 use ropewalk_wire::internet::{IpNumber, PacketBuilder};
 
-/// Packets that are sent, a few at a time.
+/// Packets sent, a few at a time.
 const PACKETS: u64 = 320;
 
 fn cable(test: &str) -> Option<Cable> {
@@ -35,7 +35,7 @@ fn frame(cable: &Cable, from: SocketAddrV4, to: SocketAddrV4, is_raw: bool) -> V
     bytes
 }
 
-/// Packets that have come, at least this many unless they are lost.
+/// Counts received packets, until `awaited` have arrived or they are lost.
 fn received(socket: &OwnedFd, awaited: u64) -> u64 {
     let (mut count, until) = (0, std::time::Instant::now() + Duration::from_secs(5));
     loop {
@@ -51,7 +51,7 @@ fn open(how: BarePackets) -> std::io::Result<BareReceiver> {
     BareReceiver::open(how, SocketAddrV4::new(SINK, 0), CARD, Depth::USUAL)
 }
 
-/// Sends all packets and receives as many, or sends them back; returns how many came back.
+/// Sends all packets, and receives them or sends them back; returns how many came back.
 fn flooded(cable: &Cable, how: BarePackets, comes_back: bool) -> (u64, BareReceiver) {
     let take = if comes_back { BareReceiver::echo } else { BareReceiver::receive };
     let is_raw = how == BarePackets::RawIp;

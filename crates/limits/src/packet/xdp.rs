@@ -1,4 +1,4 @@
-//! Frames that the kernel copies packets into and sends them from (AF_XDP): one memory, four rings.
+//! Frames that the kernel copies packets into and sends from (AF_XDP): one memory, four rings.
 #![allow(unsafe_code)]
 
 use super::ring::exchange;
@@ -15,19 +15,19 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a receiver's frame.
 const FRAME: usize = 2048;
-/// Bytes that are on their way out at most, as the kernel counts them.
+/// Maximum bytes queued for sending, as the kernel counts them.
 const LEAVING: i32 = 4 << 20;
-/// How long a queue may stay taken by a socket that was just closed: it is cleared away when the kernel has time.
+/// How long a socket that was just closed may occupy its queue: the kernel cleans up later.
 const GONE_AFTER: Duration = Duration::from_secs(10);
 
-/// One ring from our side: the kernel has the other one.
+/// Our side of one ring; the other side is the kernel's.
 struct Ring<T> {
     map: (*mut u8, usize),
     producer: *mut u32,
     consumer: *mut u32,
     entries: *mut T,
     size: u32,
-    /// How far we are.
+    /// Our position.
     own: u32,
 }
 
@@ -48,12 +48,12 @@ impl<T: Copy> Ring<T> {
         unsafe { AtomicU32::from_ptr(number) }
     }
 
-    /// As the producer: places that are free.
+    /// As the producer: free places.
     fn room(&self) -> u32 {
         self.size - self.own.wrapping_sub(self.shared(self.consumer).load(Ordering::Acquire))
     }
 
-    /// As the producer: puts an entry, for which there is room. The kernel sees it with [`publish`](Self::publish).
+    /// As the producer: puts an entry into a free place. The kernel sees it after [`publish`](Self::publish).
     fn put(&mut self, entry: T) {
         // SAFETY: within the ring, whose size is a power of two.
         unsafe { self.entries.add((self.own & (self.size - 1)) as usize).write(entry) };
@@ -64,12 +64,12 @@ impl<T: Copy> Ring<T> {
         self.shared(self.producer).store(self.own, Ordering::Release);
     }
 
-    /// As the consumer: entries that are there.
+    /// As the consumer: available entries.
     fn available(&self) -> u32 {
         self.shared(self.producer).load(Ordering::Acquire).wrapping_sub(self.own)
     }
 
-    /// As the consumer: takes an entry that is there. Its place is free with [`release`](Self::release).
+    /// As the consumer: takes an available entry. Its place is free after [`release`](Self::release).
     fn take(&mut self) -> T {
         // SAFETY: within the ring, and written by the kernel.
         let entry = unsafe { self.entries.add((self.own & (self.size - 1)) as usize).read() };
@@ -105,7 +105,7 @@ pub(super) struct XdpSocket {
 unsafe impl Send for XdpSocket {}
 
 impl XdpSocket {
-    /// With this many frames of this many bytes: 2,048 or 4,096.
+    /// Opens a socket with this many frames of this many bytes: 2,048 or 4,096.
     pub(super) fn open(card: u32, frames: usize, frame_bytes: usize) -> io::Result<Self> {
         let family = AddressFamily::from_raw(libc::AF_XDP as u16);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -165,7 +165,7 @@ impl XdpSocket {
         }
     }
 
-    /// A frame, which the kernel must not have.
+    /// A frame, which must not be in the kernel's hands.
     pub(super) fn frame(&mut self, place: usize, bytes: usize) -> &mut [u8] {
         assert!(place + bytes <= self.memory.1, "within the memory");
         // SAFETY: within the mapping, which was made with zeros; borrowed with the socket.
@@ -181,8 +181,8 @@ impl XdpSocket {
         has_room
     }
 
-    /// Has the kernel send what is queued: it has copied all of it when this returns. What has left can be received into
-    /// from then on, if `is_received` says that it came that way.
+    /// Sends what is queued: the kernel has copied all of it when this returns. From then on, frames that were sent can
+    /// receive again, if `is_received` says that they were received.
     pub(super) fn send(&mut self, is_received: bool) -> io::Result<()> {
         self.transmit.publish();
         loop {
@@ -211,14 +211,14 @@ impl XdpSocket {
 
 impl Drop for XdpSocket {
     fn drop(&mut self) {
-        // The kernel keeps the pages as long as the socket is there, so that they may go first.
+        // The kernel keeps the pages while the socket exists, so they may be unmapped first.
         // SAFETY: mapped when this was made, and this is the only owner.
         let unmapped = unsafe { munmap(self.memory.0.cast(), self.memory.1) };
         debug_assert!(unmapped.is_ok(), "its own addresses can be unmapped");
     }
 }
 
-/// The address of a card on the cable.
+/// The hardware address of a card.
 fn card_address(card: &str, socket: BorrowedFd<'_>) -> io::Result<[u8; 6]> {
     // SAFETY: names, numbers and a pointer that is not used, for which zeros are good.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -248,9 +248,9 @@ fn offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
 /// Receives every IPv4 packet to a card that comes in at its first queue.
 pub(super) struct XdpLoop {
     socket: XdpSocket,
-    /// The program, as long as it is to be there.
+    /// The program, attached while this exists.
     _program: [OwnedFd; 2],
-    /// Makes the kernel see a listener.
+    /// Shows the kernel a listener.
     pub(super) listener: (OwnedFd, SocketAddrV4),
 }
 
@@ -293,30 +293,30 @@ impl XdpLoop {
         }
         self.socket.receive.release();
         if count > 0 {
-            // A card that is down sends nothing, and that is seen by what does not come.
+            // A card that is down sends nothing, which shows as missing packets.
             let _ = self.socket.send(true);
         }
         count.into()
     }
 }
 
-/// Bytes of room for a frame: what an AF_XDP socket can have at most.
+/// Bytes of a frame: the maximum of an AF_XDP socket.
 const FLOOD_FRAME: usize = 4096;
 
-/// Frames that lie ready, each with its number.
+/// Prepared frames, each with its number.
 pub struct Flood {
     socket: XdpSocket,
     lengths: Vec<u16>,
-    /// Queued, and taken by the kernel.
+    /// Frames queued, and frames accepted by the kernel.
     queued: u64,
     sent: u64,
 }
 
 impl Flood {
-    /// Lays these frames ready at a card.
+    /// Prepares these frames at a card.
     ///
     /// # Errors
-    /// What the kernel says, mostly that the right is missing; `InvalidInput` for frames that are too long.
+    /// The kernel's error, mostly missing permission; `InvalidInput` for frames that are too long.
     pub fn open(card: &str, frames: &[Vec<u8>]) -> io::Result<Self> {
         if frames.is_empty() || frames.iter().any(|frame| frame.len() > FLOOD_FRAME) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -331,7 +331,7 @@ impl Flood {
         Ok(Self { socket, lengths, queued: 0, sent: 0 })
     }
 
-    /// The bytes of a frame, to be changed between [`flush`](Self::flush) and [`put`](Self::put).
+    /// The bytes of a frame, which may change between [`flush`](Self::flush) and [`put`](Self::put).
     pub fn frame(&mut self, index: usize) -> &mut [u8] {
         let bytes = usize::from(self.lengths[index]);
         self.socket.frame(index * FLOOD_FRAME, bytes)
@@ -344,10 +344,10 @@ impl Flood {
         is_queued
     }
 
-    /// Has the kernel take what is queued.
+    /// Hands the queued frames to the kernel.
     ///
     /// # Errors
-    /// What it says.
+    /// The kernel's error.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.queued > self.sent {
             self.socket.send(false)?;
@@ -356,7 +356,7 @@ impl Flood {
         Ok(())
     }
 
-    /// Frames that the kernel has taken.
+    /// Frames that the kernel has accepted.
     pub const fn sent(&self) -> u64 {
         self.sent
     }

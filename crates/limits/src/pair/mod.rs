@@ -1,8 +1,8 @@
-//! The bare pair: one connection over loopback, one thread that sends and one that receives, straight on the system
-//! calls. The limit of every transport that sends as much with one call.
+//! The bare pair: one connection over loopback, one thread that sends and one that receives, directly on system calls.
+//! The limit of every transport that sends as much per call.
 //!
 //! ```text
-//!  sender: the same hot buffer again and again ──► receiver: counts bytes, looks at none of them
+//!  sender: the same hot buffer, repeated ────────► receiver: counts bytes, looks at none of them
 //!      readiness: send, recv, epoll     ring: io_uring, multishot receive into provided buffers
 //! ```
 
@@ -23,59 +23,59 @@ use ropewalk_doctor::processor::{pin, process_cpu_seconds, thread_cpu_seconds};
 
 pub use readiness::{Paced, paced_pair};
 
-/// How the kernel is asked.
+/// The kernel interface.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub enum BareMechanism {
-    /// What is ready, over epoll; then `send` and `recv`.
+    /// Readiness over epoll, then `send` and `recv`.
     Epoll,
-    /// One operation at a time is sent; a multishot receive fills provided buffers.
+    /// One send at a time; a multishot receive fills provided buffers.
     IoUring,
 }
 
-/// How the sockets are treated; the same on both sides.
+/// The options of the sockets, the same on both sides.
 #[derive(Copy, Clone, PartialEq, Eq, Debug, Default)]
 pub struct PairSockets {
-    /// Cubic, if the kernel has it; otherwise what the system says.
+    /// Cubic, if the kernel has it; otherwise the system's default.
     pub cubic: bool,
     /// Bytes of the kernel's send and receive buffers; 0 leaves both to the kernel.
     pub buffer_bytes: usize,
 }
 
-/// What is sent and for how long.
+/// The configuration of a pair.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub struct PairConfig {
-    /// How the kernel is asked.
+    /// The kernel interface.
     pub mechanism: BareMechanism,
-    /// Bytes handed to the kernel with one call.
+    /// Bytes per call.
     pub send_bytes: usize,
-    /// Where in its page the first of them lies: usually [`MID_PAGE`](crate::MID_PAGE).
+    /// The offset of the first byte in its page: usually [`MID_PAGE`](crate::MID_PAGE).
     pub place: usize,
-    /// How the sockets are treated.
+    /// The options of the sockets.
     pub sockets: PairSockets,
-    /// The sockets send at once, without waiting for more.
+    /// Whether the sockets send at once, without waiting for more.
     pub no_delay: bool,
-    /// Not measured, at the beginning.
+    /// Unmeasured time at the beginning.
     pub warm_up: Duration,
-    /// Measured.
+    /// Measured time.
     pub duration: Duration,
     /// The processors of receiver and sender; `None` leaves both to the scheduler.
     pub cpus: Option<[usize; 2]>,
 }
 
-/// What a pair did, bare or not: one form for both, so that they are measured in one way.
+/// The figures of a pair, bare or not: one form for both, so that both are measured in one way.
 #[derive(Copy, Clone, PartialEq, Default, Debug)]
 pub struct PairFigures {
-    /// Bytes that were received in the measured time.
+    /// Bytes received in the measured time.
     pub bytes: u64,
     /// The measured time.
     pub seconds: f64,
-    /// Seconds of processor that the receiving thread used in it.
+    /// Processor seconds of the receiving thread in it.
     pub receiver_cpu_seconds: f64,
-    /// Seconds of processor that all threads of this process and its children used in it.
+    /// Processor seconds of all threads of this process and its children in it.
     pub process_cpu_seconds: f64,
-    /// Bytes that were sent in the whole time.
+    /// Bytes sent in the whole time.
     pub sent_bytes: u64,
-    /// Seconds of processor that the sending thread used in the whole time.
+    /// Processor seconds of the sending thread in the whole time.
     pub sender_cpu_seconds: f64,
 }
 
@@ -85,27 +85,27 @@ impl PairFigures {
         if self.seconds > 0.0 { self.bytes as f64 / self.seconds / 1e9 } else { 0.0 }
     }
 
-    /// Seconds of processor for 10^9 bytes, of the sending and of the receiving thread.
+    /// Processor seconds per 10^9 bytes, of the sending and of the receiving thread.
     pub fn cpu_seconds_per_gigabyte(&self) -> [f64; 2] {
         let per_gigabyte = |seconds: f64, bytes: u64| seconds / (bytes as f64).max(1.0) * 1e9;
         [per_gigabyte(self.sender_cpu_seconds, self.sent_bytes), per_gigabyte(self.receiver_cpu_seconds, self.bytes)]
     }
 
-    /// The same of all threads of this process and its children.
+    /// The same for all threads of this process and its children.
     pub fn process_seconds_per_gigabyte(&self) -> f64 {
         self.process_cpu_seconds / (self.bytes as f64).max(1.0) * 1e9
     }
 }
 
-/// Looks at what a receiver has received, and says when it is enough: the one stopwatch of all pairs.
+/// Watches the progress of a receiver, and stops it after the measured time: the one stopwatch of all pairs.
 #[derive(Debug)]
 pub struct Stopwatch<'a> {
     warm_up: Duration,
     duration: Duration,
     stop: &'a AtomicBool,
-    /// When the first bytes came.
+    /// When the first bytes arrived.
     began: Option<Instant>,
-    /// When the warm-up was over, what had been received by then, and what the thread and the process had used.
+    /// The end of the warm-up, the bytes received by then, and the processor seconds of the thread and the process.
     measuring: Option<(Instant, u64, [f64; 2])>,
     figures: Option<PairFigures>,
 }
@@ -116,7 +116,7 @@ impl<'a> Stopwatch<'a> {
         Self { warm_up, duration, stop, began: None, measuring: None, figures: None }
     }
 
-    /// Takes note of how many bytes the calling thread has received altogether.
+    /// Updates the total number of bytes that the calling thread has received.
     pub fn look(&mut self, received: u64) {
         if self.figures.is_some() || received == 0 {
             return;
@@ -125,7 +125,7 @@ impl<'a> Stopwatch<'a> {
         let began = *self.began.get_or_insert(now);
         match self.measuring {
             None if now - began >= self.warm_up => {
-                // The process first: its children are looked up, which the thread pays for.
+                // The process first: the thread pays for the look-up of its children.
                 let process = process_cpu_seconds();
                 self.measuring = Some((Instant::now(), received, [thread_cpu_seconds(), process]));
             }
@@ -143,26 +143,26 @@ impl<'a> Stopwatch<'a> {
         }
     }
 
-    /// What was measured, together with what the sender says of itself: bytes, and seconds of processor.
+    /// The measured figures, together with the sender's own: bytes, and processor seconds.
     ///
     /// # Errors
-    /// The time was not over before the stream ended.
+    /// The stream ended before the measured time.
     pub fn figures(&self, (sent_bytes, sender_cpu_seconds): (u64, f64)) -> io::Result<PairFigures> {
         let early = || io::Error::other("the stream ended before it was measured");
         Ok(PairFigures { sent_bytes, sender_cpu_seconds, ..self.figures.ok_or_else(early)? })
     }
 }
 
-/// Sends and receives as fast as it goes.
+/// Sends and receives as fast as possible.
 ///
 /// # Errors
-/// What the operating system says; `Other` where not everything has come that was sent.
+/// The error of the operating system; `Other` if not everything sent has arrived.
 pub fn bare_pair(config: PairConfig) -> io::Result<PairFigures> {
     let stop = AtomicBool::new(false);
     let ([to, from], cpus) = (connection(config.sockets, config.no_delay)?, config.cpus);
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
-            // Moved in: closing it is what ends the stream.
+            // Moved in: closing it ends the stream.
             let socket = to;
             pin(cpus.map(|[_, sender]| sender));
             let message = PlacedBytes::new(config.send_bytes.max(1), config.place);
@@ -193,7 +193,7 @@ pub fn bare_pair(config: PairConfig) -> io::Result<PairFigures> {
     })
 }
 
-/// Two connected sockets over loopback, which do not block: the connecting one first.
+/// Two connected non-blocking sockets over loopback: the connecting one first.
 fn connection(sockets: PairSockets, no_delay: bool) -> io::Result<[OwnedFd; 2]> {
     let socket = || -> io::Result<OwnedFd> {
         let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

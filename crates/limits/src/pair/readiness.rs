@@ -1,4 +1,4 @@
-//! The bare pair over epoll, at full speed and at a pace.
+//! The bare pair over epoll, at full speed and at given times.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,7 +13,7 @@ use super::{PairSockets, Stopwatch, connection};
 use ropewalk_doctor::memory::{MID_PAGE, PlacedBytes};
 use ropewalk_doctor::processor::pin;
 
-/// Bytes of the receiver's one buffer: it stays in the cache.
+/// Bytes of the receiver's single buffer, which stays in the cache.
 const RECEIVE: usize = 256 << 10;
 
 /// An epoll that watches one socket.
@@ -32,7 +32,7 @@ fn wait(epoll: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Sends all of it.
+/// Sends all bytes.
 fn send_all(socket: &OwnedFd, epoll: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match rustix::net::send(socket, bytes, SendFlags::NOSIGNAL) {
@@ -45,7 +45,7 @@ fn send_all(socket: &OwnedFd, epoll: &OwnedFd, mut bytes: &[u8]) -> io::Result<(
     Ok(())
 }
 
-/// Sends until the flag is set; returns how many bytes.
+/// Sends until the flag is set; returns the number of bytes.
 pub(super) fn send(socket: &OwnedFd, message: &[u8], stop: &AtomicBool) -> io::Result<u64> {
     let (epoll, mut sent) = (watch(socket, EventFlags::OUT)?, 0);
     while !stop.load(Ordering::Relaxed) {
@@ -56,7 +56,7 @@ pub(super) fn send(socket: &OwnedFd, message: &[u8], stop: &AtomicBool) -> io::R
     Ok(sent)
 }
 
-/// Receives until the stream ends; returns how many bytes.
+/// Receives until the stream ends; returns the number of bytes.
 pub(super) fn receive(socket: &OwnedFd, stopwatch: &mut Stopwatch<'_>) -> io::Result<u64> {
     let mut received = 0;
     receive_each(socket, |bytes| {
@@ -84,24 +84,24 @@ fn receive_each(socket: &OwnedFd, mut each: impl FnMut(usize)) -> io::Result<()>
 pub struct Paced<'a> {
     /// Bytes of a message.
     pub message_bytes: usize,
-    /// When each message is due, counted from the beginning.
+    /// When each message is due, from the beginning.
     pub due: &'a [Duration],
-    /// Bytes that are handed to the kernel with one call at most, where several messages are due.
+    /// Maximum bytes per call, when several messages are due.
     pub most_bytes: usize,
-    /// How the sockets are treated.
+    /// The options of the sockets.
     pub sockets: PairSockets,
     /// The processors of receiver and sender; `None` leaves both to the scheduler.
     pub cpus: Option<[usize; 2]>,
 }
 
-/// Sends each message when it is due, or as soon after as the socket takes it, and returns how long after it was due
-/// each has come whole, in nanoseconds and in their order. The sender never waits for an answer: what waits is counted.
+/// Sends each message when it is due, or as soon after as the socket accepts it. Returns the delay of each after it was
+/// due until it arrived whole, in nanoseconds and in order. The sender never waits for an answer: queueing counts.
 ///
 /// # Errors
-/// What the operating system says.
+/// The error of the operating system.
 pub fn paced_pair(paced: Paced<'_>) -> io::Result<Vec<u64>> {
     let [to, from] = connection(paced.sockets, true)?;
-    // Both threads are there before the first message is due.
+    // Both threads exist before the first message is due.
     let begin = Instant::now() + Duration::from_millis(5);
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| {
@@ -142,7 +142,7 @@ fn send_when_due(socket: &OwnedFd, paced: &Paced<'_>, begin: Instant) -> io::Res
         let now = begin.elapsed();
         let due = paced.due[sent..].iter().take(most).take_while(|due| **due <= now).count();
         if due == 0 {
-            // A sleep would be longer than what is measured.
+            // A sleep would be longer than the measured delay.
             std::hint::spin_loop();
             continue;
         }

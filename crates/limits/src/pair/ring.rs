@@ -19,9 +19,9 @@ use ropewalk_doctor::memory::PlacedBytes;
 const BUFFERS: u16 = 16;
 /// Bytes of each.
 const BUFFER: usize = 256 << 10;
-/// The one group of buffers.
+/// The only group of buffers.
 const GROUP: u16 = 0;
-/// Send the whole of it, or fail.
+/// Send everything, or fail.
 const WHOLE: i32 = 0x100;
 /// Do not raise a signal when the peer is gone.
 const NO_SIGNAL: i32 = 0x4000;
@@ -35,12 +35,12 @@ fn new_ring() -> io::Result<IoUring> {
     })
 }
 
-/// Sends until the flag is set; returns how many bytes.
+/// Sends until the flag is set; returns the number of bytes.
 pub(super) fn send(socket: &OwnedFd, message: PlacedBytes, stop: &AtomicBool) -> io::Result<u64> {
     let mut ring = new_ring()?;
     let sent = send_from(socket, &mut ring, &message, stop);
     if sent.is_err() {
-        // The operation may still be under way, and would read memory that has another owner by then.
+        // The operation may still be pending, and would read memory that another owner has by then.
         std::mem::forget(message);
     }
     sent
@@ -55,7 +55,7 @@ fn send_from(socket: &OwnedFd, ring: &mut IoUring, buffer: &[u8], stop: &AtomicB
             let entry = opcode::Send::new(types::Fd(socket.as_raw_fd()), rest.as_ptr(), rest.len() as u32)
                 .flags(WHOLE | NO_SIGNAL)
                 .build();
-            // SAFETY: the caller keeps the buffer until the operation is complete, and for ever on an error.
+            // SAFETY: the caller keeps the buffer until the operation is complete, and forever on an error.
             unsafe { ring.submission().push(&entry) }.map_err(io::Error::other)?;
             place += outcome(&next(ring)?)? as usize;
         }
@@ -79,13 +79,13 @@ fn next(ring: &mut IoUring) -> io::Result<cqueue::Entry> {
     }
 }
 
-/// What an operation came to: bytes, or an error.
+/// The result of an operation: bytes, or an error.
 fn outcome(completion: &cqueue::Entry) -> io::Result<u32> {
     let result = completion.result();
     u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
 }
 
-/// Receives until the stream ends; returns how many bytes.
+/// Receives until the stream ends; returns the number of bytes.
 pub(super) fn receive(socket: &OwnedFd, stopwatch: &mut Stopwatch<'_>) -> io::Result<u64> {
     let (mut ring, mut buffers) = (new_ring()?, Buffers::new()?);
     // SAFETY: the memory is that of `buffers`, which stays until the kernel is done with it: see below.
@@ -94,13 +94,13 @@ pub(super) fn receive(socket: &OwnedFd, stopwatch: &mut Stopwatch<'_>) -> io::Re
     buffers.publish();
     let received = receive_into(socket, &mut ring, &mut buffers, stopwatch);
     if received.is_err() {
-        // The operation may still be under way, and would write to memory that has another owner by then.
+        // The operation may still be pending, and would write to memory that another owner has by then.
         std::mem::forget(buffers);
     }
     received
 }
 
-/// Ends well only when the operation has ended with the stream.
+/// Succeeds only when the operation has ended with the stream.
 fn receive_into(
     socket: &OwnedFd,
     ring: &mut IoUring,
@@ -119,7 +119,7 @@ fn receive_into(
         match outcome(&completion) {
             Ok(0) => return Ok(received),
             Ok(bytes) => received += u64::from(bytes),
-            // Every buffer was full: they are back by now.
+            // Every buffer was full; all of them are back by now.
             Err(error) if Errno::from_io_error(&error) == Some(Errno::NOBUFS) => {}
             Err(error) => return Err(error),
         }
@@ -131,7 +131,7 @@ fn receive_into(
     }
 }
 
-/// Buffers for the kernel, and the list of them that it reads.
+/// Buffers for the kernel, and their list, which it reads.
 struct Buffers {
     memory: Vec<u8>,
     entries: NonNull<BufRingEntry>,
@@ -148,7 +148,7 @@ impl Buffers {
         Ok(Self { memory: vec![0; BUFFER * BUFFERS as usize], entries, layout, tail: 0 })
     }
 
-    /// Gives the kernel a buffer to fill; it sees it after the next [`Buffers::publish`].
+    /// Gives the kernel a buffer to fill; the kernel sees it after the next [`Buffers::publish`].
     fn put(&mut self, buffer: u16) {
         let address = self.memory[buffer as usize * BUFFER..].as_mut_ptr();
         // SAFETY: within the page, which holds more than `BUFFERS` entries of 16 bytes.

@@ -1,4 +1,4 @@
-//! What the program prints as JSON has the form that `docs/schema` promises.
+//! The program's JSON output has the form that `docs/schema` promises.
 
 use crate::forms::{differences, expect_form, schema};
 use crate::process::Program;
@@ -44,7 +44,8 @@ fn doctor_look_prints_at_once_in_the_form_of_its_schema() {
         let feature = features.iter().find(|feature| feature["name"] == name);
         feature.unwrap_or_else(|| panic!("{name}: {features:#?}"))
     };
-    // With one that is missing there is no io_uring, and where no ring can be made it says why; not every machine has a card.
+    // io_uring is there only if all operations are, and otherwise a remark gives the reason; not every machine has a
+    // card.
     let operations = feature("io_uring operations");
     assert_eq!(feature("io_uring")["is_there"], operations["is_there"], "{features:#?}");
     assert!(
@@ -59,7 +60,7 @@ fn doctor_look_prints_at_once_in_the_form_of_its_schema() {
     }
 }
 
-/// However the directory is named: by the way from here, or by a link.
+/// For any name of the directory: a relative path, or a link.
 #[test]
 fn the_disk_is_looked_at_where_the_directory_really_is() {
     let storage = |output: &str| {

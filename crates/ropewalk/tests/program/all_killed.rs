@@ -1,10 +1,10 @@
-//! Every process of a run is killed with -9 at a random moment: event manager, readout unit, builder units and the filters' own.
-//! Every event that was acknowledged as written is in the files.
+//! Every process of a run is killed with -9 at a random moment: event manager, readout unit, builder units and the
+//! filters' processes. Every event that was acknowledged as written is in the files.
 //!
-//! A builder unit's acknowledgement is its promise, and leaves it for the event manager. So the test sits between the
-//! two and remembers every acknowledgement that came out of a builder unit's socket, also one that no event manager
-//! lived to read: a readout unit that released memory on such a promise knew no more. No node's own account is asked,
-//! since all nodes are dead.
+//! A builder unit's promise is an acknowledgement that leaves it for the event manager. So the test sits between the
+//! two and records every acknowledgement from a builder unit's socket, even if no event manager lived to read it: a
+//! readout unit that released memory on such a promise knew no more. No node's account is used, since all nodes are
+//! dead.
 
 use crate::cluster::Cluster;
 use crate::filters::{children, compile};
@@ -23,15 +23,15 @@ const EVENTS: u64 = 1 << 20;
 /// The latest time after the start of the front ends at which all processes are dead, in milliseconds.
 const LONGEST: u64 = 500;
 const BUILDERS: [&str; 2] = ["bu0", "bu1"];
-/// Two streams that share what the filters accept, and two processes of theirs at each builder unit.
+/// Two streams that share the accepted events, and two filter processes at each builder unit.
 const STREAMS: &str = "[[stream]]\nname = \"odd\"\ntriggers = [0]\n[[stream]]\nname = \"even\"\ntriggers = [1]\n";
 
-/// How many moments are tried.
+/// The number of tried moments.
 fn kills() -> u64 {
     std::env::var("ROPEWALK_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
 }
 
-/// A run whose event manager is called over a line that remembers acknowledgements.
+/// A run whose event manager is reached over a relay that records acknowledgements.
 fn cluster(seed: u64, has_filters: bool) -> Cluster {
     let write = ["buffered", "direct", "auto"][seed as usize % 3];
     let mut setup = Setup::new("all-killed", &[841, 843]).another_builder();
@@ -48,7 +48,7 @@ fn cluster(seed: u64, has_filters: bool) -> Cluster {
     cluster
 }
 
-/// Kills every process, one right after the other, in an order that the seed chooses.
+/// Kills every process, one right after the other, in a random order.
 fn kill_all(cluster: &mut Cluster, random: &mut Random) {
     let filters: Vec<_> = BUILDERS.iter().flat_map(|builder| children(cluster.node(builder).id())).collect();
     let mut nodes = vec!["manager", "ru0", "bu0", "bu1"];
@@ -56,7 +56,7 @@ fn kill_all(cluster: &mut Cluster, random: &mut Random) {
     let filters_first = random.below(2) == 0;
     let kill_filters = || {
         for filter in filters.iter().filter_map(|&filter| Pid::from_raw(filter)) {
-            // One that has ended meanwhile is dead enough.
+            // Fails if the process has ended meanwhile.
             let _ = kill_process(filter, Signal::KILL);
         }
     };
@@ -66,7 +66,7 @@ fn kill_all(cluster: &mut Cluster, random: &mut Random) {
     order.iter().for_each(|node| cluster.kill(node));
 }
 
-/// The keys that builder units acknowledged as written and kept, and how many acknowledgements there were in all.
+/// The keys that builder units acknowledged as written and kept, and the number of all acknowledgements.
 fn acknowledged(cluster: &Cluster) -> (BTreeSet<u64>, usize) {
     let messages = cluster.relay("manager").acknowledged();
     assert!(messages.iter().all(|message| message.level == AcknowledgementLevel::Written), "as it is configured");
@@ -75,7 +75,7 @@ fn acknowledged(cluster: &Cluster) -> (BTreeSet<u64>, usize) {
     (kept.map(|entry| entry.key.number()).collect(), entries.len())
 }
 
-/// The fragments of each event in the files, as the index of one copy for each key and stream has them.
+/// The number of fragments of each event in the files, from the index with one copy per key and stream.
 fn found(directories: &[PathBuf]) -> BTreeMap<u64, usize> {
     let index = RunIndex::build(directories).expect("what was recovered can be read");
     let mut reader = index.reader();
@@ -88,7 +88,7 @@ fn found(directories: &[PathBuf]) -> BTreeMap<u64, usize> {
     found
 }
 
-/// One run, whose end the seed chooses; returns how many acknowledgements left its builder units.
+/// Takes one run, whose end the seed determines; returns the number of acknowledgements from its builder units.
 fn kill_a_run(seed: u64, has_filters: bool) -> usize {
     let mut random = Random::new(seed);
     let mut cluster = cluster(seed, has_filters);
@@ -107,7 +107,7 @@ fn kill_a_run(seed: u64, has_filters: bool) -> usize {
     for directory in &directories {
         Program::run(["recover".as_ref(), directory.as_os_str()]).expect_status(0);
     }
-    // What was on the line when its builder unit died has come by now: recovering took longer.
+    // Everything in flight when its builder unit died has arrived by now: recovering took longer.
     let (kept, all) = acknowledged(&cluster);
     let has_files = |directory: &PathBuf| std::fs::read_dir(directory).is_ok_and(|mut files| files.next().is_some());
     let directories: Vec<_> = directories.into_iter().filter(has_files).collect();
@@ -124,7 +124,7 @@ fn what_was_acknowledged_outlives_the_death_of_every_process() {
     eprintln!("{acknowledged} events were acknowledged");
 }
 
-/// What filters reject is acknowledged without a file; what they accept is in the file of its stream.
+/// Rejected events are acknowledged without a file; accepted ones are in the file of their stream.
 #[test]
 fn with_filters_and_streams_as_well() {
     let acknowledged: usize = (1000..1000 + kills()).map(|seed| kill_a_run(seed, true)).sum();

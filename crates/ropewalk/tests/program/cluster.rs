@@ -10,21 +10,21 @@ use std::path::PathBuf;
 pub(crate) struct Cluster {
     pub(crate) setup: Setup,
     config: PathBuf,
-    /// Where the others call a node: its own address once it has told it, or a relay's from the beginning.
+    /// The address at which others reach a node: its own, once it has printed it, or a relay's from the beginning.
     addresses: BTreeMap<String, String>,
     relays: BTreeMap<String, Relay>,
     nodes: BTreeMap<String, Program>,
 }
 
 impl Cluster {
-    /// No node runs yet; each must be started after the nodes that it calls.
+    /// A cluster without running nodes; each must be started after the nodes that it connects to.
     pub(crate) fn new(setup: Setup) -> Self {
         let config = setup.file();
         let (addresses, relays) = (BTreeMap::new(), BTreeMap::new());
         Self { setup, config, addresses, relays, nodes: BTreeMap::new() }
     }
 
-    /// Others reach this node over a relay, which they may call before the node is there.
+    /// Others reach this node over a relay, to which they may connect before the node exists.
     pub(crate) fn with_relay(mut self, name: &str, tampering: Tampering) -> Self {
         let relay = Relay::new(tampering);
         self.addresses.insert(name.to_owned(), relay.address().to_owned());
@@ -42,7 +42,7 @@ impl Cluster {
         self.setup.directory().join(name).join(format!("run{run:06}"))
     }
 
-    /// Starts a node, and waits until it says that it is ready.
+    /// Starts a node, and waits until it prints that it is ready.
     pub(crate) fn start(&mut self, name: &str, more: &[&str]) {
         let role = match &name[..2] {
             "ru" => "readout",
@@ -72,32 +72,32 @@ impl Cluster {
         self.nodes.insert(name.to_owned(), node);
     }
 
-    /// Where the others call a node that was started.
+    /// The address at which others reach a started node.
     pub(crate) fn address(&self, name: &str) -> &str {
         &self.addresses[name]
     }
 
-    /// Where front ends connect to.
+    /// The address for front ends.
     pub(crate) fn front_end_address(&mut self, readout: &str) -> String {
         self.node(readout).expect_line(&format!("ready {readout} front ends "))
     }
 
-    /// The same of a node that is there for the run with this number, counted from 1 since its start.
+    /// The same in the run with this number, counted from 1 since the node's start.
     pub(crate) fn front_end_address_in(&mut self, readout: &str, life: usize) -> String {
         self.node(readout).expect_line_number(life, &format!("ready {readout} front ends "))
     }
 
-    /// The line to a node that has one.
+    /// The relay of a node that has one.
     pub(crate) fn relay(&self, name: &str) -> &Relay {
         &self.relays[name]
     }
 
-    /// A node that was started.
+    /// A started node.
     pub(crate) fn node(&mut self, name: &str) -> &mut Program {
         self.nodes.get_mut(name).unwrap_or_else(|| panic!("{name} was not started"))
     }
 
-    /// Takes a node out, to wait for its end.
+    /// Removes a node from the cluster, to wait for its end.
     pub(crate) fn take(&mut self, name: &str) -> Program {
         self.nodes.remove(name).unwrap_or_else(|| panic!("{name} was not started"))
     }

@@ -1,4 +1,4 @@
-//! The command line as its users see it: help, completions, man pages, and answers of run control as text.
+//! The command line for users: help, completions, man pages, and answers of run control as text.
 
 use crate::control::Controlled;
 use crate::process::Program;
@@ -31,7 +31,7 @@ fn the_help_lists_at_most_20_commands_in_groups_and_commands_lists_all() {
     }
     for name in all {
         let described = Program::run([name, "--help"]);
-        // The laboratory's program describes its commands where it is built.
+        // The help of the laboratory's commands comes from the laboratory's program.
         let usages = ["ropewalk", "ropewalk-lab"].map(|program| format!("Usage: {program} {name}"));
         let is_usage = |line: &String| usages.iter().any(|usage| line.starts_with(usage));
         assert!(described.expect_status(0).out.iter().any(is_usage), "{described:#?}");

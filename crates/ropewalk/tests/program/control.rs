@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 
-/// A program that serves run control, and where.
+/// A program that serves run control, and its address.
 pub(crate) struct Controlled {
     pub(crate) program: Program,
     pub(crate) url: String,
@@ -22,7 +22,7 @@ impl Controlled {
         Self::of(&["run", file.to_str().expect("text")], more)
     }
 
-    /// A command that serves run control, with the options that it needs for that.
+    /// Starts a command that serves run control, with the necessary options.
     pub(crate) fn of(command: &[&str], more: &[&str]) -> Self {
         let mut program = Program::start(command.iter().chain(&["--control", "127.0.0.1:0", "--json"]).chain(more));
         let url = program.expect_error_line("run control and dashboard: ");
@@ -33,13 +33,13 @@ impl Controlled {
         Program::run(["ctl", command, "--url", &self.url, "--by", "ada", "--json"])
     }
 
-    /// The answer to a command that is carried out.
+    /// The answer to a successful command.
     pub(crate) fn good(&self, command: &str) -> Value {
         let ended = self.ctl(command);
         ended.expect_status(0).account()
     }
 
-    /// Waits until the state says so.
+    /// Waits until the state satisfies `is_so`.
     pub(crate) fn wait(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
         crate::support::wait_for(what, || Some(self.good("state")).filter(|state| is_so(state)))
     }
@@ -76,7 +76,7 @@ fn two_runs_of_the_same_front_ends_follow_each_other() {
     assert!(!run_directory(&setup, 3).exists(), "what was set up for a third one is gone");
 }
 
-/// Where the front ends of the run that is set up now connect to.
+/// The address for the front ends of the run that is set up now.
 fn front_end_address(controlled: &Controlled) -> String {
     let addresses = controlled.good("addresses");
     let address =
@@ -88,7 +88,7 @@ fn run_directory(setup: &Setup, run: u32) -> std::path::PathBuf {
     setup.output().join(format!("run{run:06}"))
 }
 
-/// A source counts from 1 again, and nothing tells where it is: what becomes of the run, its configuration says.
+/// A source counts from 1 again, and nothing shows its position: the configuration decides what happens to the run.
 #[test]
 fn a_source_that_restarts_counting_is_an_incident_and_pauses_or_stops_the_run() {
     for (choice, state) in [("flag", "running"), ("pause", "paused"), ("stop", "configured")] {
@@ -187,13 +187,13 @@ fn a_webhook_is_called_at_its_address_and_by_no_proxy() {
     }
 }
 
-/// How a stream of views was answered: 0 where there was no place for a connection.
+/// The status of a stream of views: 0 if there was no room for a connection.
 fn watch(url: &str) -> (u16, TcpStream) {
     let address = url.trim_start_matches("http://").trim_end_matches('/');
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(crate::support::PATIENCE)).expect("a time");
     let request = format!("GET /api/v1/live/stream HTTP/1.1\r\nHost: {address}\r\n\r\n");
-    // One that is closed at once reads nothing.
+    // The server may close at once without reading.
     let _ = stream.write_all(request.as_bytes());
     let mut line = [0; 12];
     let is_answered = stream.read_exact(&mut line).is_ok();
@@ -299,7 +299,7 @@ impl Controlled {
     }
 }
 
-/// Whether operators' commands are printed follows the log level; a new level takes effect at once.
+/// The log level decides whether operators' commands are printed; a new level takes effect at once.
 #[test]
 fn what_is_printed_follows_the_log_level() {
     let setup = Setup::new("log-level", &[1]);
@@ -323,7 +323,7 @@ fn what_is_printed_follows_the_log_level() {
     assert_eq!(count("monitor.log_level is error now"), 0, "{}", ended.errors);
 }
 
-/// Events wait for a silent source for the time-out in force now, not for the one with which the run began.
+/// Events wait for a silent source for the current time-out, not for that at the beginning of the run.
 #[test]
 fn a_time_out_that_is_changed_holds_at_once_and_in_the_next_run() {
     let setup = Setup::new("parameters", &[841, 843]);
@@ -337,7 +337,7 @@ fn a_time_out_that_is_changed_holds_at_once_and_in_the_next_run() {
         front_ends[0].send(21..=30);
         controlled.wait_for_written(if run == 1 { 20 } else { 30 });
         if run == 1 {
-            // It is 100 s, and the test has failed by then.
+            // The configured time-out of 100 s cannot pass within the test.
             std::thread::sleep(std::time::Duration::from_millis(300));
             assert_eq!(controlled.good("ledger")["events"]["written"], 20);
             let told = controlled.set("timeouts.readout=200ms");
@@ -395,7 +395,7 @@ fn samples_of_events_are_shown_as_many_as_were_asked_for() {
     controlled.program.end().expect_status(0);
 }
 
-/// Bytes of the fragments of either source; the third histogram's last bin ends between the two.
+/// Bytes of the fragments of each source; the third histogram's last bin ends between the two.
 const SIZES: [usize; 2] = [1024, 3072];
 
 const HISTOGRAMS: &str = r#"
@@ -422,7 +422,7 @@ to = "2KiB"
 bins = 2
 "#;
 
-/// What a histogram counted of one source: by bin, and above.
+/// The counts of a histogram for one source: by bin, and overflow.
 fn counts(histograms: &Value, name: &str, source: &str) -> (Value, Value) {
     let all = histograms.as_array().expect("a list");
     let one = all.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("no {name}: {histograms:#}"));
@@ -430,7 +430,7 @@ fn counts(histograms: &Value, name: &str, source: &str) -> (Value, Value) {
     (counted["counts"].clone(), counted["overflow"].clone())
 }
 
-/// After this many events of both sources.
+/// Checks the counts after this many events of both sources.
 fn expect_counts(histograms: &Value, events: u64) {
     let (none, all) = (json!(0), json!(events));
     for (name, source, bins, above) in [
@@ -494,7 +494,7 @@ impl Controlled {
     }
 }
 
-/// The sources in each event from 1 on, of the two there are. Fails if an event lacks a fragment.
+/// Which of the two sources are in each event from 1 on. Fails if an event lacks a fragment.
 fn held(setup: &Setup, run: u32) -> Vec<Vec<u32>> {
     let held = Held::in_directories(&[setup.output().join(format!("run{run:06}"))]);
     assert!(held.events.values().all(|event| event.missing.is_empty()), "a masked source is not missing");
@@ -526,7 +526,7 @@ fn a_source_that_died_is_taken_out_and_in_again_while_the_run_goes_on() {
     controlled.wait_for_written(50);
     other.disconnect();
     one.send(51..=100);
-    // The time-outs of this test pass after it has failed.
+    // The time-outs of this test cannot pass within it.
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert_eq!(controlled.good("ledger")["events"]["written"], 50, "the events wait for the dead source");
 
@@ -604,7 +604,7 @@ fn a_source_that_died_is_begun_anew_by_one_command() {
     );
     Program::run(["ctl", "give", "--url", &controlled.url, "--by", "bob"]).expect_status(0);
 
-    // Once more it changes nothing.
+    // A repetition changes nothing.
     for _ in 0..2 {
         let restarted = restart("ada").expect_status(0).account();
         assert_eq!(restarted["answer"], "done", "{restarted}");
@@ -659,7 +659,7 @@ fn a_filter_program_that_cannot_be_executed_fails_the_check() {
 
 #[test]
 fn a_taken_port_is_named_with_the_url_of_this_program() {
-    // If it is taken already, the test needs no listener.
+    // If the port is taken already, the test needs no listener.
     let _listener = TcpListener::bind("127.0.0.1:8900");
     let setup = Setup::new("control-taken", &[841]);
     let output = setup.output().display().to_string();
@@ -680,7 +680,7 @@ fn ctl_takes_names_and_prints_which_run_a_command_is_for() {
     controlled.wait("the run to be set up", |state| state["run"] == 1 && state["task"].is_null());
     let state = Program::with_variable(("ROPEWALK_URL", &controlled.url), ["ctl", "state", "--json"]).end();
     assert_eq!(state.expect_status(0).account()["run"], 1);
-    // The names are known when the readout unit has reported.
+    // The names are known after the first report of the readout unit.
     while controlled.good("sources").as_array().is_none_or(Vec::is_empty) {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }

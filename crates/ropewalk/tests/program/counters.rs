@@ -1,4 +1,4 @@
-//! Pages of numbers, read from outside: of running nodes, of a killed one, at the end, and without pages.
+//! Pages of numbers, read by another process: of running nodes, of a killed one, at the end, and without pages.
 
 use crate::cluster::Cluster;
 use crate::forms::{expect_form, schema};
@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Two sources, one readout unit, builder units that have their pages in a directory of the test's own.
+/// Two sources, one readout unit, builder units that have their pages in a directory of the test.
 fn setup(name: &str) -> (Setup, PathBuf) {
     let setup = Setup::new(name, &[841, 843]);
     let pages = setup.directory().join("pages");
@@ -16,7 +16,7 @@ fn setup(name: &str) -> (Setup, PathBuf) {
     (setup.and(&text), pages)
 }
 
-/// What is in the pages of a directory now, by node.
+/// The current contents of the pages in a directory, by node.
 fn pages(directory: &Path) -> BTreeMap<String, Value> {
     let read = Program::run(["counters".as_ref(), directory.as_os_str(), "--json".as_ref()]);
     let told = read.expect_status(0).account();
@@ -33,7 +33,7 @@ fn built(pages: &BTreeMap<String, Value>) -> u64 {
     ["bu0", "bu1"].iter().filter_map(|name| pages.get(*name)).map(|page| number(page, "events_built")).sum()
 }
 
-/// Keeps every page under another name, so that it is still there when its node has ended.
+/// Links every page under another name, so that it still exists after the end of its node.
 fn keep(pages: &Path, kept: &Path) {
     std::fs::create_dir_all(kept).expect("a directory can be made");
     for entry in std::fs::read_dir(pages).expect("it is there") {
@@ -51,7 +51,7 @@ fn a_killed_builder_unit_still_tells_its_last_numbers_and_that_its_process_is_go
     let address = cluster.front_end_address("ru0");
     let mut front_ends = [841, 843].map(|id| FrontEnd::ferol(&address, id));
     front_ends.iter_mut().for_each(|front_end| front_end.send(1..=200));
-    // Each node writes its own numbers, and not at the same moment.
+    // Each node writes its numbers at a different moment.
     let before = wait_for("all that was sent in the pages", || {
         let all = pages(&directory);
         let known = (number(&all["manager"], "events_assigned"), number(&all["ru0"], "fragments_received"));
@@ -156,7 +156,7 @@ fn counters_that_are_watched_show_how_fast_numbers_grow() {
         builder["rates_per_s"]["events_built"].as_f64()
     };
     let rate = watch.expect_line_where("a rate of the builder unit", |line| rate(line).filter(|&rate| rate > 0.0));
-    // A thousand triggers come in a second, and a busy machine may be late with them, and build many at once.
+    // There are a thousand triggers a second, and a busy machine may be late with them, and build many at once.
     assert!(rate < 100_000.0, "{rate}");
     watch.kill();
     run.kill();

@@ -13,7 +13,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path in UTF-8")
 }
 
-/// Blocks with these options, in a file of the directory.
+/// A file of the directory with blocks of these options.
 fn generated(directory: &TemporaryDirectory, options: &[&str]) -> String {
     let file = directory.path().join("blocks.dat");
     Program::run([&["felix", "generate", text(&file)], options].concat()).expect_status(0);
@@ -94,7 +94,7 @@ fn a_reader_that_stops_is_no_error() {
     }
 }
 
-/// Starts a server of the file, and says where it listens.
+/// Starts a server of the file. Returns its address.
 fn served(file: &str, options: &[&str]) -> (Program, String) {
     let mut server = Program::start([&["felix", "serve", file, "--json"], options].concat());
     let address = server.expect_line("ready felix ");
@@ -134,7 +134,7 @@ fn a_server_reports_the_bytes_that_were_lost_between_blocks() {
     let directory = TemporaryDirectory::new("felix-lost-bytes");
     let file = generated(&directory, &["--elinks", "8-11", "--chunks", "1000"]);
     let mut blocks = std::fs::read(&file).expect("it was written");
-    // Twice, in two blocks far from each other.
+    // Twice, in two distant blocks.
     for from in [150 * 1024 + 512, 40 * 1024 + 512] {
         blocks.drain(from..from + 512);
     }
@@ -231,7 +231,7 @@ fn what_is_sent_to_an_e_link_is_refused_and_counted_where_no_down_link_is() {
     assert!(subscriber.errors.contains("the first one to 99: no card's down-link"), "{subscriber:#?}");
     server.interrupt();
     let ended = server.end();
-    // Chunks that were queued when the subscriber left are lost to it: status 3.
+    // Chunks queued when the subscriber left are lost for it: status 3.
     assert!(matches!(ended.status, Some(0 | 3)), "{ended:#?}");
     let account = ended.account();
     assert_eq!(account["down"], serde_json::json!({ "sent": 0, "refused": 1 }), "{account:#}");
@@ -243,7 +243,7 @@ fn a_server_that_is_not_there_or_refuses_is_named() {
     let file = generated(&directory, &["--elinks", "0", "--chunks", "1000"]);
     let (server, address) = served(&file, &["--subscribers", "1", "--wait", "2"]);
     let first = subscribed(&address, &[]);
-    // Both ask for the only place; one of them gets it.
+    // Both request the only place; one of them gets it.
     let second = subscribed(&address, &["--json"]);
     let mut both = [first, second];
     crate::support::wait_for("a refusal", || both.iter_mut().any(Program::has_ended).then_some(()));
@@ -271,7 +271,7 @@ fn a_server_that_is_not_there_or_refuses_is_named() {
     }
 }
 
-/// The events' numbers in the chunks that a subscriber wrote to its file, by e-link.
+/// The event numbers of the chunks that a subscriber wrote to its file, by e-link.
 fn numbers(file: &Path) -> BTreeMap<u16, Vec<u32>> {
     let (bytes, mut numbers) = (std::fs::read(file).expect("it was written"), BTreeMap::<u16, Vec<u32>>::new());
     let mut rest = &bytes[..];
@@ -286,7 +286,7 @@ fn numbers(file: &Path) -> BTreeMap<u16, Vec<u32>> {
     numbers
 }
 
-/// A monitor is stopped, so that it takes nothing any more, and killed later; another subscriber must lose nothing.
+/// A monitor is stopped, so that it no longer reads, and killed later; another subscriber must lose nothing.
 #[test]
 fn a_card_serves_its_subscribers_and_builds_its_events_whatever_happens_to_link_and_monitor() {
     let directory = TemporaryDirectory::new("felix-run");

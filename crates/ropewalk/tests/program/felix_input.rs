@@ -1,4 +1,4 @@
-//! Blocks that are read: from a file, a FIFO or standard input, into a run or to subscribers.
+//! Blocks from a file, a FIFO or standard input, into a run or to subscribers.
 
 use crate::process::{Ended, Program};
 use crate::support::{TemporaryDirectory, wait_for};
@@ -19,7 +19,7 @@ fn generated(file: &Path, kind: &str) {
     Program::run([&["felix", "generate", &file][..], &options].concat()).expect_status(0);
 }
 
-/// The file of a run of one card of which this is said, whose first e-links are the sources from 100 on.
+/// The configuration file of a run of one card with these keys, whose first e-links are the sources from 100 on.
 fn configuration(directory: &TemporaryDirectory, links: u64, card: &str) -> String {
     let mut text = "version = 1\n[timeouts]\nreadout = \"300ms\"\n[[readout]]\nname = \"ru0\"\npool = \"16MiB\"\n\
                     [[builder]]\nname = \"bu0\"\n[[felix]]\nname = \"flx0\"\nmemory = \"4MiB\"\n"
@@ -116,7 +116,7 @@ fn a_run_whose_fifo_says_nothing_ends_at_a_signal() {
     let fifo = directory.path().join("blocks.fifo");
     let config = configuration(&directory, LINKS, &format!("input = \"fifo:{}\"", fifo.display()));
     let running = Program::start(run_arguments(&config, &directory));
-    // Before it has begun there would be nothing to account for.
+    // Before the begin of the run there would be no account.
     wait_for("the run's begin", || directory.path().join("last-run").exists().then_some(()));
     assert!(fifo.exists(), "it was made");
     running.interrupt();
@@ -180,14 +180,14 @@ fn started(directory: &TemporaryDirectory, card: &str, options: &[&str]) -> Prog
     Program::start([&["run", &config, "--json", "--output", &output], options].concat())
 }
 
-/// The account, which balances.
+/// The account, which must balance.
 fn balanced(ended: &Ended) -> Value {
     let account = ended.account();
     assert_eq!((&account["ledger"]["balanced"], &account["cards"]["left_over_bytes"]), (&true.into(), &0.into()));
     account
 }
 
-/// Of every chunk that was handed over something became.
+/// Checks that every chunk handed over is accounted for.
 fn expect_nothing_lost(account: &Value) {
     let number = |group: &str, name: &str| account[group][name].as_u64().expect("a number");
     let came = number("cards", "chunks") + number("cards", "given_up");
@@ -227,7 +227,7 @@ fn a_writer_that_is_killed_is_named_and_costs_only_what_it_had_not_handed_over()
     crate::support::wait_for("some events in the files", || (bytes() > 20 << 20).then_some(()));
     kill_process(Pid::from_raw(process).expect("a process"), Signal::KILL).expect("it is alive");
     let ended = run.end();
-    // The last events lack the chunks whose blocks were not full, unless all links were equally far.
+    // The last events lack the chunks of partly filled blocks, unless all links were equally far.
     assert!(matches!(ended.status, Some(0 | 3)), "{ended:#?}");
     let words = format!("flx0: its writer, process {process}, was ended by signal 9");
     assert!(ended.errors.contains(&words), "{ended:#?}");
@@ -235,7 +235,7 @@ fn a_writer_that_is_killed_is_named_and_costs_only_what_it_had_not_handed_over()
     assert!(account["warnings"].to_string().contains(&words), "{account:#}");
     expect_nothing_lost(&account);
     let (built, incomplete) = (&account["events"]["built"], &account["events"]["incomplete_emitted"]);
-    // A card says a chunk of each link in turn: no link is further ahead than its open block.
+    // A card writes a chunk of each link in turn: no link is ahead by more than its open block.
     assert!(built.as_u64() > Some(1500) && incomplete.as_u64() <= Some(8), "{account:#}");
 }
 

@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const EVENTS: u32 = 2000;
-/// What filter units accept in the example.
+/// The triggers of the filter units in the example.
 const TRIGGERS: &str = r#"triggers = [{ random = { share = 0.1 } }, { size = { least = "2500" } }]"#;
 
 fn fed(source: u32, event: u32) -> Vec<u8> {
     ForeignFormat::Fed.emulate(source, event, &[event as u8; 160]).expect("it is short").concat()
 }
 
-/// A run's directory of files of five events, in lumisections of a thousand.
+/// A run's directory with files of five events, in lumisections of a thousand.
 fn run_directory(directory: &TemporaryDirectory) -> String {
     let path = |name: &str| directory.path().join(name).display().to_string();
     let files = [841, 843].map(|source| {
@@ -32,7 +32,7 @@ fn run_directory(directory: &TemporaryDirectory) -> String {
     path("files/run000001")
 }
 
-/// Processes that a thread of this one has started.
+/// The processes that threads of this one have started.
 fn children(of: u32) -> Vec<i32> {
     let threads = std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
     let texts = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
@@ -41,7 +41,7 @@ fn children(of: u32) -> Vec<i32> {
         .collect()
 }
 
-/// All accepted events become a run again, in their order.
+/// Converts all accepted events back to a run, in order.
 fn raw_again(directory: &TemporaryDirectory, run: &str) -> Vec<u8> {
     let output = std::fs::read_dir(PathBuf::from(run).join("output")).expect("it was made");
     let mut files: Vec<String> = output.map(|entry| entry.expect("an entry").path().display().to_string()).collect();
@@ -60,7 +60,7 @@ fn filter_units_that_are_killed_lose_nothing_and_double_nothing() {
     let run = run_directory(&directory);
     let broker = Program::start(["filter-files", &run, "--units", "2", "--tries", "50", "--json"]);
     let (mut killed, socket) = (0, PathBuf::from(&run).join("broker.socket"));
-    // On a busy machine none of them may have had a file yet: the broker gives up after ten in a row.
+    // On a busy machine none of them may have had a file yet: the broker gives up after ten ends in a row.
     while killed == 0 || socket.exists() {
         std::thread::sleep(Duration::from_millis(60));
         if killed < 9
@@ -124,7 +124,7 @@ fn a_filter_unit_that_stands_still_is_ended_and_its_file_goes_to_another_one() {
     let account = broker.end().expect_status(0).account();
     let count = |name: &str| account[name].as_u64().unwrap_or_default();
     assert_eq!((count("restarts"), count("decided")), (1, 400), "{account:#}");
-    // None is given back where it was stopped between two files.
+    // No file is given back if the unit was stopped between two files.
     assert!(count("given_back") <= 1, "{account:#}");
     assert_eq!(account["balanced"], true, "{account:#}");
     assert!(kill_process(unit, Signal::CONT).is_err(), "it is gone");
@@ -151,7 +151,7 @@ fn what_cannot_be_filtered_says_why() {
     }
 }
 
-/// Kills a filter unit of a program again and again, until it has ended. Returns how many were killed.
+/// Kills filter units of a program repeatedly until it has ended. Returns the number of killed ones.
 fn kill_units_of(program: &mut Program) -> u32 {
     let mut killed = 0;
     while !program.has_ended() {
@@ -163,7 +163,7 @@ fn kill_units_of(program: &mut Program) -> u32 {
     killed
 }
 
-/// What a stream took of all lumisections, as the merger's documents say.
+/// The sum of a stream over all lumisections, from the merger's documents.
 fn sum_of(output: &Path, stream: &str) -> StreamSum {
     let entries = std::fs::read_dir(output).expect("it is there").map(|entry| entry.expect("an entry").path());
     let end = format!("_stream{stream}.jsn");
@@ -239,7 +239,7 @@ fn a_run_writes_files_for_filter_units_that_are_killed_and_its_ledger_balances()
     assert!(monitoring.selected < decided[0], "{monitoring:?}: large ones alone");
     assert!(decided[0] > 0 && decided[2] == 0 && count(written) > 5000, "{files:#}");
     assert!(killed > 3 && count(&files["restarts"]) > 0, "{killed} were killed: {files:#}");
-    // Nothing is left of what was decided, and each lumisection has its sum.
+    // Nothing remains of decided files, and each lumisection has its sum.
     let names = |place: PathBuf| {
         let entries = std::fs::read_dir(place).expect("it is there");
         entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect::<Vec<_>>()
@@ -248,7 +248,8 @@ fn a_run_writes_files_for_filter_units_that_are_killed_and_its_ledger_balances()
     assert!(names(place.join("open")).is_empty());
     let closed = names(place.join("output")).iter().filter(|name| name.ends_with("_EoLS.jsn")).count();
     assert_eq!(closed, account["lumisections"].as_array().map_or(0, Vec::len), "{account:#}");
-    // What builder units wrote of each is what filter units accepted and rejected, and streams add up to those of the run.
+    // Accepted and rejected events of filter units add up to those that builder units wrote, and streams to those of
+    // the run.
     let (built, filed) = (account["lumisections"].as_array(), files["lumisections"].as_array());
     let (built, filed) = (built.expect("a list"), filed.expect("a list"));
     assert!(built.len() == filed.len() && filed.len() > 1, "{account:#}");
@@ -280,7 +281,7 @@ fn what_files_of_events_cannot_hold_is_refused_before_the_run() {
     let output = directory.path().join("library").display().to_string();
     let ended = Program::run(["run", &file, "--events", "50", "--output", &output]);
     assert!(ended.expect_status(2).errors.contains("/nowhere/filter.so"), "{ended:#?}");
-    // A run with the same number, whose run directories lie elsewhere.
+    // Another run with the same number, whose run directories are elsewhere.
     let path = |name: &str| directory.path().join(name).display().to_string();
     let there = format!("units = 0\ndirectory = {:?}", path("memory"));
     let file = example(&directory, "file-based-hlt.toml", &[("units = 2", &there)]);
@@ -301,7 +302,7 @@ fn a_library_decides_on_files_and_one_that_it_always_crashes_over_is_set_aside_w
     let output = directory.path().display().to_string();
     let run = Program::run(["run", &file, "--events", "1000", "--output", &output, "--json"]);
     let account = run.expect_status(3).account();
-    // Every tenth, but of the file with event 777: that has ten events, or fewer where it was closed by time.
+    // Every tenth, except in the file with event 777, which has ten events, or fewer if it was closed by time.
     let files = &account["file_based"];
     let count = |name: &str| files[name].as_u64().unwrap_or_default();
     assert_eq!((count("files_set_aside"), &account["ledger"]["balanced"]), (1, &true.into()), "{account:#}");
@@ -349,7 +350,7 @@ fn each_builder_unit_has_a_directory_of_its_own_and_all_close_the_same_lumisecti
         (&true.into(), Some(2))
     );
     let numbers = |builder: &str, lumisection: u32| {
-        // By their places in the configuration, where `bu1` stands first.
+        // By position in the configuration, where `bu1` is first.
         let source = if builder == "bu1" { "BU-0" } else { "BU-1" };
         let name = format!("{builder}/run000001/run000001_ls{lumisection:04}_EoLS.jsn");
         let text = std::fs::read_to_string(directory.path().join(name)).expect("it was closed");

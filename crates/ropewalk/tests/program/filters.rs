@@ -1,4 +1,4 @@
-//! Filters in C in processes of their own, which end over an event or are killed, in whole runs.
+//! Filters in C in processes that end while they decide on an event, or are killed, in whole runs.
 
 use crate::forms::{expect_form, schema};
 use crate::process::Program;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) const EVENTS: u64 = 20_000;
 
-/// The filter of `tenth.c` as a library, with these macros.
+/// Compiles the filter of `tenth.c` to a library, with these macros.
 pub(crate) fn compile(directory: &Path, macros: &[&str]) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = directory.join("tenth.so");
@@ -50,7 +50,7 @@ pub(crate) fn configuration(directory: &TemporaryDirectory, filter: &str) -> Str
     file.display().to_string()
 }
 
-/// What a stream's files hold: by number, what the filter said.
+/// The contents of a stream's files: by number, the filter's result.
 pub(crate) type Stream = BTreeMap<u64, (FilterResult, Vec<u8>)>;
 
 pub(crate) fn stream(directory: &Path, name: &str) -> Stream {
@@ -89,8 +89,8 @@ pub(crate) fn children(process: u32) -> Vec<i32> {
     listed.flat_map(|line| line.split_whitespace().filter_map(|one| one.parse().ok()).collect::<Vec<_>>()).collect()
 }
 
-/// Every tenth event is in its stream with what the filter said of it, or it was set aside, whole: one of each `ends_over`, and with
-/// bad luck one that two filter units had when they were killed.
+/// Checks that every tenth event is in its stream with the filter's result, or was set aside, whole: one in each
+/// `ends_over`, and possibly one that two filter units had when they were killed.
 pub(crate) fn expect_each_once([odd, even, error]: [&Stream; 3], ends_over: u64, kills: usize) {
     let poison: Vec<u64> = (0..EVENTS / ends_over).map(|some| ends_over * some + 777).collect();
     assert!(poison.iter().all(|number| error.contains_key(number)), "{:?}", error.keys());
@@ -111,7 +111,7 @@ pub(crate) fn expect_each_once([odd, even, error]: [&Stream; 3], ends_over: u64,
     }
 }
 
-/// Every event that was decided is in the histogram once, in the lumisections that the event manager made of the run.
+/// Checks that every decided event is in the histogram once, in the event manager's lumisections.
 pub(crate) fn expect_each_filled_once(account: &Value, error: &Stream) {
     let directory = account["directory"].as_str().expect("a path");
     let sum = Program::start(["histograms", directory, "--json"]).end().expect_status(0).account();
@@ -177,12 +177,12 @@ fn two_filter_units_that_are_killed_again_and_again_lose_nothing() {
     );
 }
 
-/// The same filter for a gateway without a farm, whose sources have ports from this one on.
+/// The same filter for a gateway without a farm, whose sources have the ports from `port` on.
 fn gateway_configuration(directory: &TemporaryDirectory, port: u16, keys: &str, filter: &str) -> String {
     let text = std::fs::read_to_string(configuration(directory, filter)).expect("it is ours");
     let (begin, end) = (text.find("[[readout]]").expect("a unit"), text.find("[filter]").expect("a filter"));
     let filter = text[end..text.find("[[source]]").expect("a source")].replace("ordered = true\n", "");
-    // Every event has a place: a gateway that is full while its filter is slow would lose datagrams.
+    // Every event has a place: a gateway filled up by its slow filter would lose datagrams.
     let sets = EVENTS / 10 + 1;
     let gateway = format!(
         "[[flow]]\nname = \"hlt\"\npacking = 10\nsets = {sets}\nfirst_event = 1\nlargest_packet = \"16KiB\"\ntimeout = \"20s\"\n\
@@ -195,7 +195,7 @@ fn gateway_configuration(directory: &TemporaryDirectory, port: u16, keys: &str, 
     file.display().to_string()
 }
 
-/// What the run of a gateway with this account has in its files, and says of it.
+/// Checks the files and the account of a gateway's run.
 fn expect_of_gateway(account: &Value, kills: usize) {
     expect_form(account, &schema("run.json"));
     let of = PathBuf::from(account["directory"].as_str().expect("a path"));
@@ -294,7 +294,7 @@ fn what_cannot_be_used_is_said_before_the_run() {
     }
 }
 
-/// A machine on which the filter does not run need not have the library.
+/// A machine without the filter need not have the library.
 #[test]
 fn config_check_refuses_a_library_that_cannot_be_used() {
     let directory = TemporaryDirectory::new("filter-checked");
@@ -311,7 +311,7 @@ fn config_check_refuses_a_library_that_cannot_be_used() {
     let elsewhere = text.replace("[filter]", "[filter]\nnodes = [\"10.0.0.7:9200\"]");
     std::fs::write(&config, elsewhere).expect("it is ours");
     assert!(!Program::run(["config", "check", &config]).expect_status(0).errors.contains("cannot be loaded"));
-    // With the address of the event manager the nodes are processes, which may be on other machines.
+    // With the event manager's address, the nodes are processes, possibly on other machines.
     std::fs::write(&config, format!("{text}\n[manager]\naddress = \"127.0.0.1:9300\"\n")).expect("it is ours");
     let warned = Program::run(["config", "check", &config]);
     assert!(warned.expect_status(0).errors.contains(&format!("warning: {refused}")), "{warned:?}");
@@ -354,13 +354,13 @@ fn a_program_cannot_write_look_into_others_or_take_more_memory() {
     assert!(ended.errors.contains("nowhere` cannot be started"), "{ended:#?}");
 }
 
-/// Nanoseconds of the clock that the filter reads as well.
+/// Nanoseconds of the clock that the filter also uses.
 fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Stops a filter unit's process wherever it is, when there are two that have been there for a while: one that begins may take longer.
+/// Stops a filter unit's process in any state, once two of them have existed for a while: a new one may take longer.
 fn stop_one(run: &Program, which: usize) -> Pid {
     std::thread::sleep(Duration::from_millis(400));
     let there = wait_for("two filter units", || Some(children(run.id())).filter(|there| there.len() == 2));
@@ -373,7 +373,7 @@ fn count(account: &Value, place: &str) -> u64 {
     account.pointer(place).and_then(Value::as_u64).unwrap_or_else(|| panic!("{place}: {account:#}"))
 }
 
-/// A filter unit that hangs is ended. A signal that would wake it later finds no process, so it decides nothing more.
+/// A filter unit that hangs is ended. A later signal to wake it finds no process, so it decides nothing more.
 #[test]
 fn a_filter_unit_that_stands_still_is_ended_and_what_it_had_is_decided_elsewhere_once() {
     let directory = TemporaryDirectory::new("filter-stopped");
@@ -399,12 +399,12 @@ fn a_filter_unit_that_stands_still_is_ended_and_what_it_had_is_decided_elsewhere
     assert!(warnings.contains("it took longer than `timeout`"), "{warnings}");
 }
 
-/// The other filter unit decides as fast as before, by the decision times that the filter itself records.
+/// The other filter unit decides as fast as before, by the decision times that the filter records.
 #[test]
 fn while_one_filter_unit_hangs_the_other_one_decides_as_fast_as_before() {
     let directory = TemporaryDirectory::new("filter-hangs");
     let config = configuration(&directory, "units = 2\nevents = 64\ntimeout = \"4s\"");
-    // An ordered stream would have to wait for what the one that hangs has.
+    // An ordered stream would have to wait for the events of the hung one.
     let text = std::fs::read_to_string(&config).expect("it is ours").replace("\"even\"", "\"twentieth\"");
     let text = text.replace("ordered = true\n", "");
     std::fs::write(&config, text).expect("it is ours");
@@ -429,7 +429,7 @@ fn while_one_filter_unit_hangs_the_other_one_decides_as_fast_as_before() {
     };
     let before = between(-1.0, 0.0);
     assert!(before > 0, "it was running when one was stopped");
-    // Check each second on its own: a unit that waits for the other one waits in all of them.
+    // Check each second separately: a unit that waits for the other one waits in all of them.
     for second in [0.2, 1.2, 2.2] {
         let during = between(second, second + 1.0);
         assert!(
@@ -439,7 +439,7 @@ fn while_one_filter_unit_hangs_the_other_one_decides_as_fast_as_before() {
     }
 }
 
-/// Starts a filter node, and says where it listens.
+/// Starts a filter node. Returns its address.
 fn node(config: &str, listen: &str) -> (Program, String) {
     let mut node = Program::start(["filter-node", config, "--listen", listen]);
     let address = node.expect_line("ready filter-node ");
@@ -467,7 +467,7 @@ fn nodes_that_are_killed_and_come_back_lose_nothing_and_double_nothing() {
     let kills = 3;
     for _ in 0..kills {
         std::thread::sleep(Duration::from_millis(700));
-        // Killed as it is dropped: without a word, as a machine that is switched off.
+        // Killed on drop, without a message, like a machine that is switched off.
         drop(first);
         std::thread::sleep(Duration::from_millis(100));
         first = node(&config, &first_at).0;
@@ -486,7 +486,7 @@ fn nodes_that_are_killed_and_come_back_lose_nothing_and_double_nothing() {
     }
 }
 
-/// What a node had when it stood still is decided elsewhere, once, and it has work again when it goes on.
+/// Events of a stalled node are decided elsewhere, once, and it gets work again when it continues.
 #[test]
 fn a_node_that_stands_still_too_long_decides_nothing_twice_when_it_goes_on() {
     let directory = TemporaryDirectory::new("filter-node-stopped");
@@ -514,7 +514,7 @@ fn a_node_that_stands_still_too_long_decides_nothing_twice_when_it_goes_on() {
     assert!(!warnings.contains("decided on something else"), "{warnings}");
 }
 
-/// A run whose nodes are not there yet waits for them, and takes no harm.
+/// A run waits for nodes that do not exist yet, and is not harmed.
 #[test]
 fn a_node_that_comes_late_is_waited_for() {
     let directory = TemporaryDirectory::new("filter-node-late");
@@ -532,11 +532,11 @@ fn a_node_that_comes_late_is_waited_for() {
     assert_eq!((count("accepted"), count("rejected"), count("quarantined")), (50, 450, 0), "{account:#}");
 }
 
-/// What a node answers to these bytes before it closes: the kinds of its messages, and the last one's body.
+/// A node's answer to these bytes until it closes: the kinds of its messages, and the last one's body.
 fn answer(address: &str, bytes: &[u8]) -> (Vec<Kind>, String) {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
-    // It may close before all was taken.
+    // It may close before it has read everything.
     let _ = stream.write_all(bytes);
     let (mut kinds, mut text) = (Vec::new(), String::new());
     while let Some((kind, body)) = next_message(&mut stream) {
@@ -546,7 +546,7 @@ fn answer(address: &str, bytes: &[u8]) -> (Vec<Kind>, String) {
     (kinds, text)
 }
 
-/// The next message of a node: its kind and its body; `None` after the last one.
+/// The next message of a node: kind and body; `None` after the last one.
 fn next_message(stream: &mut TcpStream) -> Option<(Kind, Vec<u8>)> {
     let mut head = [0; FRAME_BYTES];
     stream.read_exact(&mut head).ok()?;
@@ -568,7 +568,8 @@ fn greeting(directory: &TemporaryDirectory, config: &str) -> Vec<u8> {
     [&Frame { kind, body: body.len() as u32 }.to_bytes()[..], &body].concat()
 }
 
-/// The node stands still while its filter decides on 63 events and ends over the next one, so that it sees all of that at once.
+/// The node is stalled while its filter decides on 63 events and ends at the next one, so that it sees all of that
+/// at once.
 #[test]
 fn what_was_decided_before_a_filter_ended_is_said_before_the_connection_ends() {
     let directory = TemporaryDirectory::new("filter-node-said");

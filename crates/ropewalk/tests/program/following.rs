@@ -1,4 +1,4 @@
-//! Runs that end by themselves, what follows them, and run control of a run of several processes.
+//! Runs that end by themselves, subsequent runs, and run control of a run of several processes.
 
 use crate::cluster::Cluster;
 use crate::process::Program;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-/// One source of this process.
+/// One source, emulated in this process.
 fn emulated(name: &str) -> Setup {
     Setup::new(name, &[]).source("id = 1\nreadout = \"ru0\"\nemulate = { rate = \"20kHz\", fragment_size = \"1KiB\" }")
 }
@@ -37,7 +37,8 @@ fn a_run_ends_when_so_many_bytes_have_come() {
     let account = ended.expect_status(0).account();
     assert_eq!((&account["state"], &account["ledger"]["balanced"]), (&json!("ended"), &json!(true)), "{account:#}");
     let received = account["bytes"]["payload_received"].as_u64().expect("a number");
-    // The run ends a moment later, on a busy machine after more than a second, with 20 MiB a second. Otherwise it has no end.
+    // The run ends slightly late, on a busy machine by more than a second at 20 MiB a second; without the limit it
+    // would not end.
     assert!(((1 << 20)..(100 << 20)).contains(&received), "{received} bytes");
     let refused = Program::run(["run", &file, "--then", "wait"]);
     assert!(refused.expect_status(2).errors.contains("--control 127.0.0.1:8900"), "{}", refused.errors);
@@ -73,7 +74,7 @@ fn what_a_configuration_says_now_holds_after_it_is_configured_again() {
     assert!(kept.contains("10kHz"), "{kept}");
 }
 
-/// The event manager that serves it knows of every node: what is masked is masked where the source is.
+/// The event manager that serves it knows every node: a mask takes effect at the node of the source.
 #[test]
 fn an_event_manager_that_is_a_process_of_its_own_serves_run_control() {
     let mut cluster = Cluster::new(Setup::new("served", &[841, 843]));
@@ -108,7 +109,7 @@ fn an_event_manager_that_is_a_process_of_its_own_serves_run_control() {
     Held::in_directories(&[cluster.run_directory("bu0")]).expect_keys_up_to(30);
 }
 
-/// An event manager, a readout and a builder unit that stay for the runs to come, started in this order.
+/// An event manager, a readout and a builder unit that stay for further runs, started in this order.
 fn staying(mut cluster: Cluster) -> (Cluster, String) {
     cluster.start("manager", &["--control", "127.0.0.1:0", "--json", "--then", "wait"]);
     let url = cluster.node("manager").expect_error_line("run control and dashboard: ");
@@ -130,7 +131,7 @@ fn runs_of_several_processes_follow_each_other_and_a_node_that_died_between_two_
         if run > 1 {
             assert_eq!(ctl(&["start"])["state"], "running");
         }
-        // Each life of the readout unit says where it listens.
+        // In each run the readout unit prints its address.
         let address = cluster.front_end_address_in("ru0", run as usize);
         let ids = if run == 2 { vec![841] } else { vec![841, 843] };
         let mut front_ends: Vec<FrontEnd> = ids.iter().map(|&id| FrontEnd::ferol(&address, id)).collect();
@@ -143,7 +144,7 @@ fn runs_of_several_processes_follow_each_other_and_a_node_that_died_between_two_
         assert_eq!((&account["run"], &account["ledger"]["balanced"]), (&json!(run), &json!(true)), "{account:#}");
         Held::in_directories(&[cluster.directory_of_run("bu0", run)]).expect_keys_up_to(20);
         match run {
-            // What operators said holds for the next run.
+            // Operators' masks hold for the next run.
             1 => _ = ctl(&["mask", "843"]),
             2 => {
                 ctl(&["unmask", "843"]);
@@ -172,7 +173,7 @@ fn nodes_that_were_cut_off_through_the_end_of_their_run_take_part_in_the_next_on
     front_ends.iter_mut().for_each(|front_end| front_end.send(1..=20));
     wait_for("20 events", || (ctl(&["ledger"])["events"]["written"] == 20).then_some(()));
     cluster.relay("manager").cut();
-    // What they do not say is waited for no longer than is configured.
+    // Missing reports are awaited only for the configured time.
     assert_eq!(ctl(&["reset"])["state"], "initial");
     assert_eq!(ctl(&["configure"])["state"], "configured");
     let manager = cluster.node("manager").expect_line_number(1, "ready manager ");
@@ -194,7 +195,7 @@ fn nodes_that_were_cut_off_through_the_end_of_their_run_take_part_in_the_next_on
     }
 }
 
-/// The free space that a builder unit has reported, as Prometheus would get it.
+/// The free space that a builder unit has reported, as exported to Prometheus.
 fn told_room(url: &str, unit: &str) -> Option<f64> {
     let address = url.strip_prefix("http://")?.trim_end_matches('/');
     let mut stream = TcpStream::connect(address).expect("run control listens");
@@ -206,7 +207,7 @@ fn told_room(url: &str, unit: &str) -> Option<f64> {
     metrics.lines().find(of_unit)?.rsplit(' ').next()?.parse().ok()
 }
 
-/// The process that serves run control does not have the disk itself: the builder unit reports its room.
+/// The process that serves run control does not have the disk itself: the builder unit reports its free space.
 #[test]
 fn a_run_is_refused_while_a_builder_unit_elsewhere_has_no_room() {
     let setup = Setup::new("room-elsewhere", &[841]).and("[storage]\nstart_free = \"4MiB\"\n");

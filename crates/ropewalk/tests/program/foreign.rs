@@ -10,7 +10,7 @@ use ropewalk_wire::internet::{IpNumber, PacketBuilder};
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 
-/// A file of such frames, of sources 1 and 2.
+/// A file of frames of this format, from sources 1 and 2.
 fn file(directory: &TemporaryDirectory, name: &str, format: ForeignFormat, events: std::ops::Range<u32>) -> String {
     let frames = events.flat_map(|event| [1, 2].map(|source| format.emulate(source, event, &[7; 40])));
     let bytes: Vec<Vec<u8>> = frames.flat_map(|frames| frames.expect("it is short")).collect();
@@ -84,7 +84,7 @@ fn fed(source: u32, event: u32) -> Vec<u8> {
     ForeignFormat::Fed.emulate(source, event, &[7; 40]).expect("it is short").concat()
 }
 
-/// What is piped in is a source as a file is, and ends with the pipe.
+/// Piped input is a source like a file, and ends with the pipe.
 #[test]
 fn a_run_reads_standard_input() {
     let directory = TemporaryDirectory::new("piped");
@@ -98,7 +98,7 @@ fn a_run_reads_standard_input() {
     let config = written(&directory, "piped.toml", text.as_bytes());
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
     let program = Program::reading(reader.into(), ["run", &config, "--json"]);
-    // In two parts, so that it has to wait for the second one.
+    // In two parts, so that it must wait for the second one.
     let (first, second) = bytes.split_at(bytes.len() / 2 + 3);
     writer.write_all(first).expect("it is read");
     std::thread::sleep(std::time::Duration::from_millis(100));
@@ -112,7 +112,7 @@ fn a_run_reads_standard_input() {
     );
 }
 
-/// A file of FED fragments by a configuration that has a source of them, and one without any recording.
+/// A file of FED fragments, by a configuration with a source of them, and one without a recording.
 #[test]
 fn a_recording_becomes_a_run_directory_by_a_configuration() {
     let directory = TemporaryDirectory::new("convert-by");
@@ -188,7 +188,7 @@ fn a_capture_says_what_else_was_in_it() {
     let directory = TemporaryDirectory::new("foreign-capture");
     let mut bytes = Vec::new();
     encode_interface(LinkType::RAW, &mut bytes);
-    // An IPv4 packet of the experiments' protocol, with a multi-event packet in it; and a complaint.
+    // An IPv4 packet of the experimental protocol, with a multi-event packet in it; and a complaint.
     let mep = ForeignFormat::LhcbMep.emulate(7, 1, &[1; 40]).expect("it is short").concat();
     for (protocol, payload) in [(253, &mep[..]), (1, &[0; 8])] {
         let address = Ipv4Addr::LOCALHOST;
@@ -231,7 +231,7 @@ fn a_file_goes_out_again_as_datagrams() {
     }
 }
 
-/// Bytes of a stream say nothing of their format: the configuration does.
+/// Bytes of a stream do not show their format: the configuration does.
 #[test]
 fn a_raw_recording_goes_out_again_by_the_layout_of_its_source() {
     let directory = TemporaryDirectory::new("foreign-replay-by");
@@ -268,12 +268,12 @@ fn a_raw_recording_goes_out_again_by_the_layout_of_its_source() {
     }
 }
 
-/// A capture of a datagram for each of these, from a host to port 7007: five letters and a number.
+/// A capture of one datagram per item, from a host to port 7007: five letters and a number.
 fn captured(datagrams: impl Iterator<Item = (u8, u32)>) -> Vec<u8> {
     captured_of(datagrams.map(|(host, number)| (host, number, [&b"BOARD"[..], &number.to_be_bytes()].concat())))
 }
 
-/// The same with the datagrams' time and bytes.
+/// The same with the time and bytes of each datagram.
 fn captured_of(datagrams: impl Iterator<Item = (u8, u32, Vec<u8>)>) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_interface(LinkType::RAW, &mut bytes);
@@ -286,7 +286,7 @@ fn captured_of(datagrams: impl Iterator<Item = (u8, u32, Vec<u8>)>) -> Vec<u8> {
     bytes
 }
 
-/// A gap in the board's own numbers, a datagram that came twice, and an unknown board.
+/// A gap in the board's own numbers, a duplicate datagram, and an unknown board.
 #[test]
 fn a_run_says_at_its_end_what_is_amiss_with_frames() {
     let directory = TemporaryDirectory::new("foreign-amiss");
@@ -314,7 +314,7 @@ fn a_run_says_at_its_end_what_is_amiss_with_frames() {
     assert_eq!(account["datagrams"], datagrams);
 }
 
-/// A run of the sources that `sources` describes, each with its id, until they end.
+/// A run of the described `sources`, each with its id, until they end.
 fn run_of(directory: &TemporaryDirectory, sources: &[String], status: i32) -> (Vec<String>, serde_json::Value) {
     let place = directory.path().display().to_string();
     let head = format!("version = 1\n[run]\noutput = {place:?}\nuntil_sources_end = true\n");
@@ -338,7 +338,7 @@ fn eudaq_counts_from_0() {
     assert_eq!(account["events"]["written"], 20, "{account:#}");
 }
 
-/// Two FECs whose counters begin somewhere, one of which wraps; each loses one frame on the way.
+/// Two FECs with arbitrary first counts, one of which wraps; each loses one frame.
 fn free_running(directory: &TemporaryDirectory) -> String {
     let frame = |host: u8, index: u32| {
         let first: u32 = if host == 2 { 88_123 } else { u32::MAX - 20 };
@@ -376,7 +376,7 @@ fn frame_counters_that_run_free_begin_anywhere() {
     }
 }
 
-/// A capture of 40 datagrams again and again, until the run has 100 events; the player does not stop by itself.
+/// A capture of 40 datagrams, repeated until the run has 100 events; the player does not stop by itself.
 #[test]
 fn a_capture_is_played_into_a_run_without_an_end() {
     let directory = TemporaryDirectory::new("foreign-loop");
@@ -393,7 +393,7 @@ fn a_capture_is_played_into_a_run_without_an_end() {
     let ended = run.end();
     let account = ended.account();
     player.kill();
-    // What comes before the run has begun is stale; the run begins with the first number behind it.
+    // Datagrams before the begin of the run are stale; the run begins with the first number after it.
     let count = |place: &str| account.pointer(place).and_then(serde_json::Value::as_u64).expect("a number");
     ended.expect_status(0);
     let events = 100;
@@ -463,7 +463,7 @@ fn advice_follows_from_how_the_numbers_of_a_board_run() {
     }
 }
 
-/// Numbers that jump as times do, beside a board that sends nothing; and a capture of another port.
+/// Numbers that jump like times, beside a board that sends nothing; and a capture of another port.
 #[test]
 fn a_run_without_frames_of_a_board_names_the_key_to_look_at() {
     let directory = TemporaryDirectory::new("foreign-advice");
@@ -521,7 +521,7 @@ fn unknown_datagrams_are_looked_at() {
     assert!(Program::run(["sniff", "no-such-file"]).expect_status(2).errors.contains("no-such-file"));
 }
 
-/// A layout that names a number twice in a row, a slow, a constant or a doubled one is warned about and has a status.
+/// A layout whose number repeats, is slow, constant or doubled causes a warning and an exit status.
 #[test]
 fn numbers_of_something_else_are_warned_about() {
     let directory = TemporaryDirectory::new("foreign-doubts");
@@ -572,7 +572,7 @@ fn a_clock_in_the_wrong_byte_order_is_warned_about() {
     }
 }
 
-/// From what a connection sent to a draft, and from the draft to a good test of it.
+/// From a connection's bytes to a draft, and from the draft to a successful test of it.
 #[test]
 fn a_draft_of_a_stream_fits_what_it_was_made_from() {
     let directory = TemporaryDirectory::new("foreign-trial");
@@ -601,7 +601,7 @@ fn a_draft_of_a_stream_fits_what_it_was_made_from() {
     expect_form(&report, &schema("source-test.json"));
     assert_eq!((&report["frames"], &report["left_over_bytes"]), (&200.into(), &0.into()), "{report:#}");
 
-    // Without one frame a number is missing; with a wrong byte the first bad place is shown, and the rule.
+    // Without one frame a number is missing; with a wrong byte the first bad position is shown, and the rule.
     let mut damaged = frames.clone();
     damaged.drain(12..28);
     written(&directory, "board.bin", &damaged);
@@ -703,7 +703,7 @@ fn missing_pages_are_flagged_by_verify_and_convert() {
 fn events_that_should_be_divided_and_are_not_are_counted() {
     let directory = TemporaryDirectory::new("undivided");
     let mut bytes = ForeignFormat::Frd.emulate(1, 1, &[7; 40]).expect("it is short").concat();
-    // The last word of its last fragment is no trailer any more.
+    // The last word of its last fragment is no longer a trailer.
     let last = bytes.len() - 1;
     bytes[last] ^= 0xF0;
     let file = written(&directory, "one.raw", &bytes);

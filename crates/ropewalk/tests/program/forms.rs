@@ -1,4 +1,4 @@
-//! Whether JSON has the form that `docs/schema` promises.
+//! Compares JSON with the form that `docs/schema` promises.
 
 use serde_json::Value;
 use std::path::Path;
@@ -22,8 +22,8 @@ fn is_of_type(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Where `value` differs from `schema` in types, choices, members, constants and least values. Of JSON Schema this
-/// knows what `docs/schema` needs; `.ci/check_json.py` holds every run of the CI against the rest.
+/// Where `value` differs from `schema` in types, choices, members, constants and minimum values. This supports the part
+/// of JSON Schema that `docs/schema` needs; `.ci/check_json.py` checks every run of the CI against the rest.
 pub(crate) fn differences(value: &Value, schema: &Value, root: &Value, place: &str, into: &mut Vec<String>) {
     if let Some(name) = schema["$ref"].as_str() {
         let definition = &root["$defs"][name.trim_start_matches("#/$defs/")];
@@ -61,7 +61,7 @@ pub(crate) fn differences(value: &Value, schema: &Value, root: &Value, place: &s
     }
     for (name, member) in value.as_object().into_iter().flatten() {
         let own = schema["properties"].get(name);
-        // Patterns are for numbers as names, and there is nothing else in such an object.
+        // Patterns are for numeric names, and such an object has no other members.
         let patterns = schema["patternProperties"].as_object().and_then(|patterns| patterns.values().next());
         match own.or(patterns).or(schema.get("additionalProperties")) {
             Some(Value::Bool(false)) => into.push(format!("{place}.{name}: is not in the schema")),

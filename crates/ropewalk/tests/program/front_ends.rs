@@ -1,4 +1,4 @@
-//! Front ends under run control, and each node of their run a process of its own.
+//! Front ends under run control, with each node of their run in a separate process.
 
 use crate::cluster::Cluster;
 use crate::control::Controlled;
@@ -7,10 +7,10 @@ use crate::support::{self, Manner, OwnFrontEnd, Setup, Tampering, free_address};
 use serde_json::Value;
 use std::time::Duration;
 
-/// The sources: a trigger, a telescope and a slow control as a user has them, and one of the test's own.
+/// The sources: a user's trigger, telescope and slow control, and one of the test.
 const SOURCES: u64 = 4;
 
-/// The programs of the front ends; they call until run control answers.
+/// The programs of the front ends; they retry until run control answers.
 struct FrontEndPrograms {
     line: String,
     control: String,
@@ -28,19 +28,19 @@ impl FrontEndPrograms {
         Self { line, control, programs: vec![trigger, telescope, slow_control], _own: None }
     }
 
-    /// One of the test's own, which speaks the protocol by itself.
+    /// Adds a front end of the test, with its own implementation of the protocol.
     fn with_own(mut self) -> Self {
         self._own = Some(OwnFrontEnd::new(&self.control, SOURCES as u32, Some(self.line.clone()), Manner::Good));
         self
     }
 
-    /// One more telescope instead of it.
+    /// Adds another telescope instead.
     fn with_another_telescope(mut self) -> Self {
         self.programs.push(support::Program::in_c("telescope", &self.control, SOURCES as u32, &[]));
         self
     }
 
-    /// The nodes' configuration; the readout unit's port is one that run control can tell to the front ends.
+    /// The nodes' configuration; the readout unit has a fixed port, so that run control can send it to the front ends.
     fn setup(&self, name: &str) -> Setup {
         let readout = format!("pool = \"8MiB\"\nblock = \"16KiB\"\nlisten = \"{}\"\n", free_address());
         let setup = Setup::new(name, &[]).readout(&readout).another_builder();
@@ -56,9 +56,9 @@ impl FrontEndPrograms {
     }
 }
 
-/// Run control, which takes a run, and the other nodes.
+/// Starts run control, which takes a run, and the other nodes.
 fn nodes(setup: Setup, more: &[&str]) -> Cluster {
-    // A unit that comes back has another address for the builder units, and the same for front ends.
+    // A restarted unit has another address for the builder units, and the same one for front ends.
     let mut cluster = Cluster::new(setup).with_relay("ru0", Tampering::None);
     cluster.start("manager", &[more, &["--json"]].concat());
     for node in ["ru0", "bu0", "bu1"] {
@@ -67,14 +67,14 @@ fn nodes(setup: Setup, more: &[&str]) -> Cluster {
     cluster
 }
 
-/// The other nodes end with the run.
+/// Checks that the other nodes end with the run.
 fn expect_good_ends(cluster: &mut Cluster) {
     for node in ["ru0", "bu0", "bu1"] {
         cluster.take(node).end().expect_status(0);
     }
 }
 
-/// First and last event agree in all front ends, and every event is whole; says how many there were.
+/// Checks that all front ends agree on the first and last event, and that every event is whole. Returns their number.
 fn expect_agreement(account: &Value) -> u64 {
     let front_ends = &account["front_ends"];
     let (last, sources) = (front_ends["last"].as_u64().expect("it is known"), &front_ends["by_source"]);
@@ -100,7 +100,7 @@ fn nodes_of_their_own_take_a_run_of_front_ends_under_run_control_to_its_last_eve
     let directories = ["bu0", "bu1"].map(|name| cluster.run_directory(name).display().to_string());
     let verified = Program::run(["verify", &directories[0], &directories[1], "--json"]).expect_status(0).account();
     assert_eq!((&verified["events"], &verified["fragments"]), (&2000.into(), &(2000 * SOURCES).into()));
-    // What is reported beside the data lies with run control.
+    // Readings beside the data are in run control's directory.
     let directory = cluster.run_directory("manager").display().to_string();
     let readings = Program::run(["inspect", &directory, "--readings"]);
     assert!(!readings.expect_status(0).out.is_empty(), "the slow control reports");
@@ -122,8 +122,8 @@ fn nodes_of_their_own_end_a_run_where_the_trigger_was_vetoed() {
     expect_good_ends(&mut cluster);
 }
 
-/// What the readout unit held is lost with it, by name, and what others sent of events whose trigger was; its successor is sent
-/// to, and the run ends as it should.
+/// The readout unit's data is lost with it, by cause, and so are other sources' data of events whose trigger was lost;
+/// front ends continue with its successor, and the run ends normally.
 #[test]
 fn front_ends_send_on_to_a_readout_unit_that_came_back() {
     let front_ends = FrontEndPrograms::start().with_another_telescope();
@@ -143,7 +143,7 @@ fn front_ends_send_on_to_a_readout_unit_that_came_back() {
     let ended = cluster.take("manager").end();
     let account = ended.account();
     let dropped = account["fragments"]["dropped"].as_object().expect("an object");
-    // The unit may have had nothing at that moment, and the connections to it as little.
+    // The unit, and the connections to it, may have been empty at that moment.
     let is_lossless = dropped.is_empty() && account["front_ends"]["trigger"]["without_event"] == 0;
     ended.expect_status(if is_lossless { 0 } else { 3 });
     assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
@@ -152,8 +152,8 @@ fn front_ends_send_on_to_a_readout_unit_that_came_back() {
     expect_good_ends(&mut cluster);
 }
 
-/// The answer to a pause comes when the trigger has said that it is held: all that it accepted before has a number by
-/// then.
+/// The answer to a pause comes after the trigger has reported that it is held: by then all accepted triggers have a
+/// number.
 #[test]
 fn a_pause_by_ctl_is_done_when_the_trigger_is_held_and_the_run_goes_on_without_a_gap() {
     let front_ends = FrontEndPrograms::start().with_another_telescope();
@@ -170,7 +170,7 @@ fn a_pause_by_ctl_is_done_when_the_trigger_is_held_and_the_run_goes_on_without_a
     assert_eq!((&paused["answer"], &paused["state"]), (&"done".into(), &"paused".into()));
     assert_eq!(controlled.good("pause")["answer"], "already_so");
     let received = || controlled.good("ledger")["fragments"]["received"].as_u64().expect("a number");
-    // All four have sent what was triggered; more does not come.
+    // All four have sent the data of all triggers; no more come.
     let whole = support::wait_for("all that was triggered", || {
         let before = received();
         std::thread::sleep(Duration::from_millis(300));

@@ -1,4 +1,4 @@
-//! `examples/lhcb-gateway.toml` as it is run, in one process and in several, one of which is killed.
+//! `examples/lhcb-gateway.toml`, in one process and in several, one of which is killed.
 
 use crate::control::Controlled;
 use crate::forms::{expect_form, schema};
@@ -38,8 +38,7 @@ fn both_flows_of_paper_1_are_built_decided_and_written() {
     assert_eq!(number(&account, "/events/written"), number(&account, "/flows/hlt/events/accepted"));
 }
 
-/// A process each for the gateway, the sources, and two nodes; one node is killed without a word, and another process takes its
-/// place.
+/// One process each for the gateway, the sources, and two nodes; one node is killed, and another process replaces it.
 #[test]
 fn a_node_that_is_killed_costs_no_event_and_one_that_comes_back_gets_events_again() {
     let directory = TemporaryDirectory::new("gateway-processes");
@@ -76,7 +75,7 @@ fn a_node_that_is_killed_costs_no_event_and_one_that_comes_back_gets_events_agai
     let returned = node("1..2");
     let sources = sources.end();
     let sent = sources.expect_status(0).account();
-    // What the dead node had is decided by the other one.
+    // The other node decides the events of the dead one.
     wait(800);
     gateway.interrupt();
     let ended = gateway.end();
@@ -102,13 +101,13 @@ fn assigned(controlled: &Controlled) -> u64 {
     controlled.good("ledger")["events"]["assigned"].as_u64().expect("a number")
 }
 
-/// Waits until more events than these have come.
+/// Waits until there are more than `before` events.
 fn wait_beyond(controlled: &Controlled, before: u64) -> u64 {
     wait_for("further events", || Some(assigned(controlled)).filter(|&now| now > before))
 }
 
-/// How many events have come when no more do and all are decided: the trigger gets a pause a moment after the operator
-/// is answered.
+/// The number of events when no more come and all are decided: the trigger pauses shortly after the operator gets the
+/// answer.
 fn last_assigned(controlled: &Controlled) -> u64 {
     let decided = || {
         let events = controlled.good("ledger")["events"].clone();
@@ -116,13 +115,13 @@ fn last_assigned(controlled: &Controlled) -> u64 {
     };
     wait_for("triggers to stay away", || {
         let before = decided()?;
-        // Thousands come a second otherwise.
+        // Otherwise there are thousands a second.
         std::thread::sleep(std::time::Duration::from_millis(200));
         decided().filter(|&now| now == before)
     })
 }
 
-/// What the program printed of each run; each balances, and nothing was lost.
+/// The printed account of each run; each balances, and nothing was lost.
 fn accounts(controlled: Controlled, runs: u64) -> Vec<Value> {
     controlled.good("shutdown");
     let ended = controlled.program.end();
@@ -144,7 +143,8 @@ fn accounts(controlled: Controlled, runs: u64) -> Vec<Value> {
     accounts
 }
 
-/// Every source's banks by their size; of one source when its packets come, and what each bank says of its own size, header included.
+/// Every source's banks by size; and of one source the intervals of its packets, and the size in each bank's header,
+/// header included.
 const HISTOGRAMS: &str = r#"
 [[histogram]]
 name = "sizes"
@@ -170,7 +170,7 @@ from = 0
 to = 256
 "#;
 
-/// All that a histogram counted of a source, and by bin.
+/// The total count of a histogram for a source, and its bins.
 fn counted(histograms: &Value, name: &str, source: &str) -> (u64, Vec<u64>) {
     let all = histograms.as_array().expect("a list");
     let one = all.iter().find(|one| one["name"] == name).unwrap_or_else(|| panic!("no {name}: {histograms:#}"));
@@ -180,7 +180,8 @@ fn counted(histograms: &Value, name: &str, source: &str) -> (u64, Vec<u64>) {
     (bins.iter().chain(&beside).sum(), bins)
 }
 
-/// Every fragment of the run is in its bin: ten in each packet of the source that is looked at, twenty-five in each of the first level.
+/// Checks that every fragment of the run is in its bin: ten per packet of source 1005, twenty-five per packet of the
+/// first level.
 fn expect_histograms(account: &Value) {
     let histograms = &account["histograms"];
     let packets =
@@ -201,7 +202,7 @@ fn a_push_system_is_started_paused_stopped_and_watched_as_any_other() {
     let directory = TemporaryDirectory::new("gateway-control");
     let slower = [("poisson(20kHz)", "poisson(5kHz)"), ("poisson(1kHz)", "poisson(200Hz)")];
     let with_histograms = format!("{HISTOGRAMS}\n[[gateway]]");
-    // A loaded machine may stop a source for longer than the example waits for it.
+    // A loaded machine may delay a source for longer than the example waits for it.
     let patient = ("timeout = \"200ms\"", "timeout = \"2s\"");
     let changes = [slower[0], slower[1], patient, ("[[gateway]]", &with_histograms)];
     let config = example(&directory, "lhcb-gateway.toml", &changes);
@@ -238,7 +239,7 @@ fn a_push_system_is_started_paused_stopped_and_watched_as_any_other() {
     assert_eq!(known, written);
 }
 
-/// What an address of run control gives, asked by a connection of its own.
+/// The answer at an address of run control, over a separate connection.
 fn asked(controlled: &Controlled, path: &str) -> Value {
     let address = controlled.url.trim_start_matches("http://").trim_end_matches('/');
     let mut stream = TcpStream::connect(address).expect("it listens");
@@ -251,7 +252,7 @@ fn asked(controlled: &Controlled, path: &str) -> Value {
     serde_json::from_str(body.trim_end()).unwrap_or_else(|error| panic!("{error}: {answer}"))
 }
 
-/// Each source of a sample has this many bytes, and nothing is said of any.
+/// Checks that each source of a sample has this many bytes, and no flag.
 fn expect_fragments(sample: &Value, ids: std::ops::Range<u64>, bytes: u64) {
     let sources = sample["sources"].as_array().expect("a list");
     let known: Vec<_> = sources.iter().map(|source| (source["id"].as_u64(), source["bytes"].as_u64())).collect();
@@ -264,7 +265,7 @@ fn expect_fragments(sample: &Value, ids: std::ops::Range<u64>, bytes: u64) {
     assert_eq!((&sample["bytes"], &sample["is_complete"]), (&whole.into(), &true.into()), "{sample:#}");
 }
 
-/// On one thread and on two: clients that watch get copies of events, whichever half of the gateway has the sets.
+/// On one thread and on two: clients get copies of events from either half of the gateway.
 #[test]
 fn clients_of_a_push_system_get_samples_of_whole_events() {
     let change = [("poisson(20kHz)", "poisson(2kHz)"), ("poisson(1kHz)", "poisson(200Hz)")];
@@ -277,7 +278,7 @@ fn clients_of_a_push_system_get_samples_of_whole_events() {
         controlled.wait("the run", |state| state["state"] == "configured" && state["task"].is_null());
         controlled.good("start");
         let first = wait_beyond(&controlled, 0);
-        // Raw banks have a header, and end where four bytes do.
+        // Raw banks have a header, and are padded to four bytes.
         for (id, ids, least) in [(7, 0..126, 32), (1005, 1000..1323, 100)] {
             let sample = asked(&controlled, &format!("/api/v1/events/sample?source={id}&front=40"));
             let bytes = sample["sources"][0]["bytes"].as_u64().expect("a number");
@@ -298,7 +299,8 @@ fn clients_of_a_push_system_get_samples_of_whole_events() {
     }
 }
 
-/// A source of the first level is begun anew and one of the second is taken out for a while: every event stays complete, also in the files.
+/// A source of the first level is restarted and one of the second is masked for a while: every event stays complete,
+/// also in the files.
 #[test]
 fn sources_that_push_are_masked_and_begun_anew_while_the_run_goes_on() {
     let directory = TemporaryDirectory::new("gateway-masks");
@@ -360,8 +362,8 @@ fn sources_that_push_are_masked_and_begun_anew_while_the_run_goes_on() {
     assert!(times.iter().all(|&events| events > 0), "{times:?} events with and without it");
 }
 
-/// Trigger, sources and farm are other processes, which stay from run to run: they get all commands by the throttle
-/// alone.
+/// Trigger, sources and farm are other processes, which stay from run to run: the throttle carries all commands to
+/// them.
 #[test]
 fn a_gateway_alone_takes_run_after_run_of_sources_that_never_stop() {
     let directory = TemporaryDirectory::new("gateway-control-alone");

@@ -1,5 +1,5 @@
-//! Staged faults that leave every connection open: nodes that hang, a run that is stopped while its disk is full, and the
-//! time between two runs, in which nodes are away on purpose.
+//! Staged faults that leave every connection open: nodes that hang, a run that is stopped while its disk is full, and
+//! the time between two runs, in which nodes are absent on purpose.
 
 use crate::cluster::Cluster;
 use crate::control::Controlled;
@@ -9,7 +9,7 @@ use crate::support::{FrontEnd, Setup, SmallDisk, wait_for};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
-/// An operator must read of a node that hangs within this time.
+/// An operator must learn of a hung node within this time.
 const WITHIN: Duration = Duration::from_secs(10);
 
 /// A run of one process per node, in which twenty events were built.
@@ -25,7 +25,8 @@ fn shift(name: &str) -> (Cluster, Shift) {
     (cluster, shift)
 }
 
-/// The alarm comes in time, the limit, the journal and the table of units have it, and it is over when the node wakes up.
+/// Checks that the alarm comes in time, that limit, journal and table of units name the node, and that it ends when the
+/// node wakes up.
 fn expect_named(cluster: &mut Cluster, shift: &mut Shift, node: &str, fault: &str) {
     let words = format!("{node} has not reported for ");
     assert!(shift.alarm("node_silent").starts_with(&words));
@@ -38,7 +39,7 @@ fn expect_named(cluster: &mut Cluster, shift: &mut Shift, node: &str, fault: &st
     let units = shift.get("/api/v1/nodes");
     let silent = units.as_array().expect("a list").iter().filter(|one| one["silent"] == true);
     assert_eq!(silent.map(|one| &one["name"]).collect::<Vec<_>>(), [node], "{units:#}");
-    // Nothing is built: the sentence of that alarm names the node, too.
+    // Nothing is built: the sentence of that alarm names the node too.
     let dead = shift.alarm("data_acquisition_dead");
     assert!(dead.contains(&words) && !dead.contains("not limited"), "{dead}");
     cluster.node(node).wake();
@@ -75,11 +76,11 @@ fn a_builder_unit_that_hangs_is_named() {
     shift.end_of("builder unit hangs");
 }
 
-/// The alarm stays while the run stops, and what the disk did not take is named with the builder unit and its directory.
+/// The alarm stays while the run stops, and unwritten data is named with the builder unit and its directory.
 #[test]
 fn a_stop_with_a_full_disk_says_what_is_dropped() {
     let setup = Setup::new("quality-full-stop", &[841, 843]).timeouts(["1s", "2s", "3s", "10s"]);
-    // The account has room.
+    // The account fits on the disk.
     let data = setup.directory().join("data");
     let setup = setup.builder(&format!("bytes = \"4MiB\"\nevents = 256\noutput = {data:?}\n"));
     let setup = setup.and("[storage]\nstart_free = \"0\"\n");

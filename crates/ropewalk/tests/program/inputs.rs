@@ -1,4 +1,4 @@
-//! Files instead of sources, and of commands: what cannot be read, or only in part, is named and has a status.
+//! Files in place of sources and commands: what cannot be read, or only in part, is named and has a status.
 
 use crate::process::{Ended, Program};
 use crate::support::{FrontEnd, Setup, TemporaryDirectory};
@@ -15,13 +15,13 @@ use std::time::SystemTime;
 
 const FRAMES: u32 = 400;
 
-/// A frame: a word that all have, the event, and bytes that do not pack.
+/// A frame: a constant word, the event, and incompressible bytes.
 fn frame(event: u32) -> Vec<u8> {
     let noise = (0..500_u32).map(|index| (event.wrapping_mul(2_654_435_761).rotate_left(index) ^ index) as u8);
     [&b"RB"[..], &event.to_be_bytes()].concat().into_iter().chain(noise).collect()
 }
 
-/// Each frame as a datagram in a pcap file.
+/// A pcap file with each frame as a datagram.
 fn capture() -> Vec<u8> {
     let mut file = Vec::new();
     encode_interface(LinkType::RAW, &mut file);
@@ -34,7 +34,7 @@ fn capture() -> Vec<u8> {
     file
 }
 
-/// Packs as people do; `None` if the machine lacks the program.
+/// Compresses with a usual program; `None` if the machine lacks it.
 fn packed_by(program: &str, options: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     let child =
         Command::new(program).arg(options).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
@@ -84,7 +84,7 @@ impl Case {
 fn what_programs_packed_is_read_and_a_packed_file_that_is_cut_off_is_named() {
     let case = Case::new("inputs-packed");
     let capture = capture();
-    // Blocks that are not much larger than the capture: so that one of them is whole.
+    // Blocks not much larger than the capture, so that one of them is whole.
     for (program, options) in [("gzip", "-c"), ("bzip2", "-1c"), ("xz", "-c"), ("zstd", "-c"), ("lz4", "-B4c")] {
         let Some(packed) = packed_by(program, options, &capture) else {
             ropewalk_tidy::skipped("inputs::what_programs_packed", &format!("there is no {program}"));
@@ -236,7 +236,7 @@ fn a_demo_that_is_played_again_is_the_same_data() {
     assert_eq!(again["events"], recorded["events"]);
 }
 
-/// Generic fragments, some sources alone, and more than once with numbers that go on counting.
+/// Generic fragments, some sources alone, and repeatedly with continued numbers.
 #[test]
 fn both_formats_are_played_and_numbers_go_on_counting() {
     let generic = "id = 77\nreadout = \"ru0\"\nformat = \"generic\"";
@@ -284,7 +284,7 @@ fn what_init_writes_is_checked_and_runs_at_once() {
         let (place, file) = (path.display().to_string(), path.join(format!("{kind}.toml")));
         let written = Program::run(["init", kind, &place]);
         assert!(written.expect_status(0).out.iter().any(|line| line.contains("--duration 10s")), "{written:#?}");
-        // A port of its own: other tests run beside this one.
+        // A separate port, because other tests run at the same time.
         let text = std::fs::read_to_string(&file).expect("it was written");
         let schema =
             text.lines().next().and_then(|line| line.strip_prefix("#:schema ")).expect("the schema for editors");
@@ -353,7 +353,7 @@ fn runs_are_listed_shown_compared_noted_and_exported() {
 
     runs(output, &["note", "2", "target, moved", "--by", "ada"]).expect_status(0);
     let shown = runs(output, &["show", "2", "--json"]).expect_status(0).account();
-    // The program itself has noted how the run went.
+    // The program itself has recorded the result of the run.
     let note = shown["notes"].as_array().expect("a list").last().expect("a note");
     assert_eq!((&note["kind"], &note["by"], &note["text"]), (&"note".into(), &"ada".into(), &"target, moved".into()));
     let lines = runs(output, &["show", "2"]).expect_status(0).out.clone();
@@ -377,7 +377,7 @@ fn runs_are_listed_shown_compared_noted_and_exported() {
     let bare = runs(output, &["compare", "1", "7"]).expect_status(0).out.clone();
     assert!(bare.last().expect("a line").contains("one of the runs has none"), "{bare:#?}");
 
-    // Whether it is synchronised is the machine's; that it was asked is not.
+    // Whether the clock is synchronised depends on the machine; that it was checked does not.
     let clock = &shown["clock"];
     assert!(["at_start", "at_end"].iter().all(|end| clock[end]["synchronised"].is_boolean()), "{clock}");
     assert!(line("clock").contains("synchronised"), "{compared:#?}");

@@ -1,4 +1,4 @@
-//! What limits a run, really provoked, and what run control reports of it within seconds.
+//! The limits of a run, really provoked, and run control's reports of them within seconds.
 
 use crate::cluster::Cluster;
 use crate::filters::compile;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Waits until run control names this limit, and returns all that it says of it.
+/// Waits until run control names this limit. Returns its report.
 fn wait_for_limit(url: &str, limit: &str) -> Value {
     let begun = Instant::now();
     loop {
@@ -24,7 +24,7 @@ fn wait_for_limit(url: &str, limit: &str) -> Value {
     }
 }
 
-/// The run of this setup, and where its run control is.
+/// Starts the run of this setup. Returns the address of its run control.
 fn start(setup: &Setup) -> (Program, String) {
     let mut program = Program::start(["run", &setup.file().display().to_string(), "--control", "127.0.0.1:0"]);
     let url = program.expect_error_line("run control and dashboard: ");
@@ -53,8 +53,8 @@ fn a_filter_that_takes_its_time_is_named() {
     program.end();
 }
 
-/// The link from the readout unit to the builder unit carries 20 MB a second. The builder unit requests 64 MiB at a time (half of its
-/// pool), far more than the kernel's buffers on the way hold.
+/// The link from the readout unit to the builder unit carries 20 MB a second. The builder unit requests 64 MiB at a
+/// time (half of its pool), far more than the kernel's buffers in between hold.
 #[test]
 fn a_link_that_is_full_is_named_with_its_readout_unit() {
     let large = "id = 1\nreadout = \"ru0\"\nemulate = { fragment_size = \"32KiB\" }";
@@ -72,7 +72,7 @@ fn a_link_that_is_full_is_named_with_its_readout_unit() {
     ["bu0", "ru0", "manager"].into_iter().for_each(|name| cluster.kill(name));
 }
 
-/// One event at once, and the network between the nodes takes its time.
+/// One event at a time, and a slow network between the nodes.
 #[test]
 fn a_builder_unit_with_a_single_place_is_named() {
     let setup = Setup::new("one-place", &[]).source(GREEDY).builder("bytes = \"4MiB\"\nevents = 1\n");
@@ -86,7 +86,7 @@ fn a_builder_unit_with_a_single_place_is_named() {
     ["bu0", "ru0", "manager"].into_iter().for_each(|name| cluster.kill(name));
 }
 
-/// A board sends faster than its readout unit may keep: the pool is full, and the socket behind it.
+/// A board sends faster than its readout unit may store: the pool is full, and so is the socket behind it.
 #[test]
 fn datagrams_that_a_socket_drops_are_reported_with_what_helps() {
     let setup = Setup::new("dropped", &[]).readout("pool = \"2MiB\"\nblock = \"16KiB\"\nwindow = 64\ncapacity = 256\n");
@@ -105,7 +105,7 @@ fn datagrams_that_a_socket_drops_are_reported_with_what_helps() {
     program.end();
 }
 
-/// Waits until this one of the two alarms is raised and the other one is not; without one, until neither is.
+/// Waits until `wanted` of the two alarms is raised and the other one is not; with `None`, until neither is.
 fn wait_for_alarm(url: &str, wanted: Option<&str>) {
     let begun = Instant::now();
     loop {
@@ -122,7 +122,7 @@ fn wait_for_alarm(url: &str, wanted: Option<&str>) {
     }
 }
 
-/// Front ends that send nothing are another thing than a builder unit that stands still, and that than one that is gone.
+/// Front ends that send nothing, a builder unit that is stalled, and one that is gone are three different alarms.
 #[test]
 fn no_beam_and_a_dead_data_acquisition_are_told_apart() {
     let alarms = "[[alarm]]\nname = \"no_triggers\"\nquantity = \"limited_by:no_data\"\nabove = 0\nseverity = \"notice\"\nfor = \"1s\"\n\
@@ -151,7 +151,7 @@ fn no_beam_and_a_dead_data_acquisition_are_told_apart() {
     senders.into_iter().for_each(|sender| _ = sender.join().expect("it was sent away"));
 }
 
-/// Numbered datagrams, as many as can be sent, until it is dropped.
+/// Sends numbered datagrams as fast as possible, until it is dropped.
 struct Flood {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -169,7 +169,7 @@ impl Flood {
                 }
                 let mut datagram = [0; 1000];
                 datagram[..4].copy_from_slice(&event.to_be_bytes());
-                // The run may listen no longer at the end.
+                // The run may no longer listen at the end.
                 let _ = socket.send_to(&datagram, &address);
             }
         };
@@ -186,10 +186,10 @@ impl Drop for Flood {
 
 // ---- heaps of threads
 
-/// The C library sets 64 MiB of addresses aside for each heap of threads.
+/// The C library reserves 64 MiB of addresses for each heap of threads.
 const HEAP: u64 = 64 << 20;
 
-/// How many heaps of threads a process has: what is set aside of one and not used yet may not be read.
+/// The number of thread heaps of a process: reserved but unused parts of one may not be read.
 fn heaps(process: u32) -> usize {
     let maps = std::fs::read_to_string(format!("/proc/{process}/maps")).expect("it runs");
     let unused = |line: &&str| {

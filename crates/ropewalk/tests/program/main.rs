@@ -1,4 +1,4 @@
-//! The program as others see it: exit statuses, signals, one process per node, and processes that are killed. Front
+//! The program seen from outside: exit statuses, signals, one process per node, and processes that are killed. Front
 //! ends and referee are those of the node's fault tests.
 
 mod accounts;

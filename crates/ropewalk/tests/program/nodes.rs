@@ -1,5 +1,5 @@
-//! One process per node: units that are killed with -9 in mid-run, and event managers that another one replaces. Every event is in the
-//! files exactly once, and the account is that of the whole run.
+//! One process per node: units that are killed with -9 in mid-run, and event managers that are replaced. Every event is
+//! in the files exactly once, and the account is that of the whole run.
 
 use crate::cluster::Cluster;
 use crate::process::Program;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 const EVENTS: u64 = 2000;
-/// About how long the front ends take to send them, in milliseconds.
+/// The approximate time in which the front ends send them, in milliseconds.
 const SENDING: u64 = 300;
 
 /// Sends all but the last event, in steps of twelve.
@@ -23,7 +23,7 @@ fn send_most(front_end: &mut FrontEnd) {
 
 // ---- units
 
-/// The bytes of the files in a directory; 0 while it is not there.
+/// The bytes of the files in a directory; 0 if it does not exist.
 fn bytes_in(directory: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(directory) else { return 0 };
     entries.filter_map(|entry| entry.ok()?.metadata().ok()).map(|metadata| metadata.len()).sum()
@@ -50,7 +50,7 @@ fn nodes_may_be_started_in_any_order() {
     }
 }
 
-/// The account of the run, not the readout unit itself, finds out.
+/// The account of the run detects it, not the readout unit itself.
 #[test]
 fn a_fragment_that_is_lost_and_not_counted_makes_the_exit_status_1() {
     let setup = Setup::new("planted", &[841, 843]);
@@ -70,7 +70,7 @@ fn a_fragment_that_is_lost_and_not_counted_makes_the_exit_status_1() {
     assert_eq!((unbalanced.len(), difference("left").abs_diff(difference("right"))), (1, 1), "{account:#}");
 }
 
-/// What it held is lost with it and is named; the run goes on without it and ends.
+/// Its data is lost with it and is named; the run continues without it and ends.
 #[test]
 fn a_killed_readout_unit_is_named_and_the_run_goes_on() {
     let setup = Setup::new("readout-killed", &[841]).another_readout().source("id = 843\nreadout = \"ru1\"");
@@ -85,7 +85,7 @@ fn a_killed_readout_unit_is_named_and_the_run_goes_on() {
     goes.send(1..=200);
     let directory = cluster.run_directory("bu0");
     wait_for("the first 100 events in a file", || (bytes_in(&directory) > 100 * 2048).then_some(()));
-    // What it last reported is what is known of it after its death; it reports every 100 ms.
+    // After its death only its last report is known; it reports every 100 ms.
     std::thread::sleep(Duration::from_millis(500));
     cluster.kill("ru1");
     stays.send(101..=300);
@@ -107,8 +107,8 @@ fn kills() -> u64 {
     std::env::var("ROPEWALK_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
 }
 
-/// One run with these builder units, one of which is killed at a moment that the seed chooses; where it is the only
-/// one, it is started again.
+/// Takes one run with these builder units, one of which is killed at a random moment; if it is the only one, it is
+/// restarted.
 fn kill_one(seed: u64, builders: &[&str]) {
     let mut random = Random::new(seed);
     let victim = builders[random.below(builders.len() as u64) as usize];
@@ -142,9 +142,9 @@ fn kill_one(seed: u64, builders: &[&str]) {
     expect_union(&cluster, victim, &front_ends);
 }
 
-/// The directories of the builder units hold each event once, by the program's word and by the referee's.
+/// Checks that the directories of the builder units hold each event once, by the program and by the referee.
 fn expect_union(cluster: &Cluster, victim: &str, front_ends: &[FrontEnd; 2]) {
-    // One that was killed before the run began has no directory.
+    // A unit that was killed before the run began has no directory.
     let directories = ["bu0", "bu1"].map(|builder| cluster.run_directory(builder)).into_iter();
     let directories: Vec<_> = directories.filter(|directory| directory.exists()).collect();
     let killed = cluster.run_directory(victim);
@@ -193,7 +193,7 @@ fn a_run_ends_where_a_readout_unit_dies_while_its_sources_leave() {
         let bytes: u64 = files.filter_map(|file| file.ok()?.metadata().ok()).map(|file| file.len()).sum();
         (bytes > 100_000).then_some(())
     });
-    // The readout unit has reported that its sources came.
+    // By now the readout unit has reported its connected sources.
     std::thread::sleep(Duration::from_secs(2));
     cluster.kill("ru0");
     drop(front_ends);
@@ -240,7 +240,7 @@ fn front_ends(cluster: &mut Cluster) -> [FrontEnd; 2] {
     [(841, "ru0"), (843, "ru1")].map(|(id, readout)| FrontEnd::ferol(&cluster.front_end_address(readout), id))
 }
 
-/// The run ends in order, and its files hold every event once, by the program's word and by the referee's.
+/// Checks that the run ends in order, and that its files hold every event once, by the program and by the referee.
 fn expect_once(cluster: &mut Cluster, front_ends: &[FrontEnd; 2]) {
     let account = cluster.take("manager").end().expect_status(0).account();
     let counts = ["assigned", "built", "accepted", "written"].map(|field| account["events"][field].as_u64());
@@ -310,7 +310,7 @@ fn a_run_waits_for_its_next_event_manager() {
     expect_once(&mut cluster, &front_ends);
 }
 
-/// The one that takes over can be stopped, as any other.
+/// An event manager that took over can be stopped like any other.
 #[test]
 fn a_run_that_was_taken_over_stops_at_a_signal() {
     let mut cluster = cluster("manager-stopped", &["--json"]);
@@ -325,14 +325,14 @@ fn a_run_that_was_taken_over_stops_at_a_signal() {
     expect_once(&mut cluster, &front_ends);
 }
 
-/// It was thought dead. When it wakes up it hears of the other one, leaves the run alone and says so.
+/// It was thought dead. When it wakes up it learns of its successor, leaves the run alone and reports so.
 #[test]
 fn an_event_manager_that_was_only_asleep_does_no_harm() {
     asleep("asleep", &[]);
     asleep("asleep-controlled", &["--control", "127.0.0.1:0"]);
 }
 
-/// The event manager has these options besides.
+/// The event manager has these additional options.
 fn asleep(test: &str, options: &[&str]) {
     // Another event manager's address must be known to all.
     let port = free_port();
@@ -362,7 +362,7 @@ fn a_run_that_lost_its_event_manager_outlives_one_that_was_begun_by_mistake() {
     cluster.kill("manager");
     cluster.start("manager", &["--json"]);
     cluster.node("manager").expect_error_line_with("has lost its event manager; if its nodes still wait, end this one");
-    // They call five times a second.
+    // They connect five times a second.
     std::thread::sleep(Duration::from_millis(700));
     cluster.node("manager").interrupt();
     cluster.take("manager").end();

@@ -1,4 +1,4 @@
-//! The program in a process of its own, with its lines as they come.
+//! The program in a separate process, with its output line by line.
 
 use crate::support::{PATIENCE, TemporaryDirectory};
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ropewalk");
 
-/// Lines that a thread reads as they come.
+/// Lines that a thread reads as they arrive.
 #[derive(Debug)]
 struct Lines {
     lines: Arc<Mutex<Vec<String>>>,
@@ -69,7 +69,7 @@ impl Ended {
         serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {self:#?}"))
     }
 
-    /// The exit status is this one, and nothing panicked on the way.
+    /// Checks the exit status, and that nothing panicked.
     pub(crate) fn expect_status(&self, status: i32) -> &Self {
         assert!(!self.errors.contains("panicked"), "{self:#?}");
         assert_eq!(self.status, Some(status), "{self:#?}");
@@ -90,14 +90,14 @@ impl Program {
         Self::spawn(command.stdin(input))
     }
 
-    /// Starts the program with these arguments where it may have this many files and connections open, and never more.
+    /// Starts the program with a limit on its open files and connections.
     pub(crate) fn with_descriptors<A: AsRef<OsStr>>(most: u64, arguments: impl IntoIterator<Item = A>) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -n {most} && exec \"$0\" \"$@\""), PROGRAM]).args(arguments);
         Self::spawn(command.stdin(Stdio::null()))
     }
 
-    /// Starts the program where the environment has this.
+    /// Starts the program with this environment variable.
     pub(crate) fn with_variable<A: AsRef<OsStr>>(
         (name, value): (&str, &str),
         arguments: impl IntoIterator<Item = A>,
@@ -120,14 +120,14 @@ impl Program {
         Self::start(arguments).end()
     }
 
-    /// Waits for a line of stdout that begins so, and returns the rest of it.
+    /// Waits for a line of stdout with this beginning, and returns the rest of it.
     pub(crate) fn expect_line(&mut self, begin: &str) -> String {
         self.expect(begin, |program| {
             program.out.so_far().iter().find_map(|line| line.strip_prefix(begin).map(str::to_owned))
         })
     }
 
-    /// As [`Program::expect_line`], for the line with this number among such lines, counted from 1.
+    /// Like [`Program::expect_line`], for the n-th of such lines, counted from 1.
     pub(crate) fn expect_line_number(&mut self, number: usize, begin: &str) -> String {
         self.expect(begin, |program| {
             let lines = program.out.so_far();
@@ -135,19 +135,19 @@ impl Program {
         })
     }
 
-    /// Waits for a line of stdout of which `look` makes something.
+    /// Waits for a line of stdout for which `look` returns a value.
     pub(crate) fn expect_line_where<T>(&mut self, what: &str, look: impl Fn(&str) -> Option<T>) -> T {
         self.expect(what, |program| program.out.so_far().iter().find_map(|line| look(line)))
     }
 
-    /// As [`Program::expect_line`], of stderr.
+    /// Like [`Program::expect_line`], for stderr.
     pub(crate) fn expect_error_line(&mut self, begin: &str) -> String {
         self.expect(begin, |program| {
             program.errors.so_far().iter().find_map(|line| line.strip_prefix(begin).map(str::to_owned))
         })
     }
 
-    /// Waits for a line of stderr that says this somewhere.
+    /// Waits for a line of stderr that contains this text.
     pub(crate) fn expect_error_line_with(&mut self, text: &str) {
         self.expect(text, |program| program.errors.so_far().iter().any(|line| line.contains(text)).then_some(()))
     }
@@ -155,7 +155,7 @@ impl Program {
     fn expect<T>(&mut self, what: &str, look: impl Fn(&Self) -> Option<T>) -> T {
         let begin = std::time::Instant::now();
         loop {
-            // In this order: what it said before it ended is still found.
+            // In this order: its last lines before the end are still found.
             let has_ended = self.has_ended();
             if let Some(found) = look(self) {
                 return found;
@@ -178,22 +178,22 @@ impl Program {
         self.child.try_wait().expect("it is our child").is_some()
     }
 
-    /// The number of its process.
+    /// Its process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What Ctrl-C does.
+    /// Sends the signal of Ctrl-C.
     pub(crate) fn interrupt(&self) {
         self.signal(Signal::INT);
     }
 
-    /// It stands still, and does not know it.
+    /// Stops the process without its knowledge.
     pub(crate) fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// It goes on where it stood still.
+    /// Continues the stopped process.
     pub(crate) fn wake(&self) {
         self.signal(Signal::CONT);
     }
@@ -202,7 +202,7 @@ impl Program {
         kill_process(Pid::from_child(&self.child), signal).expect("it is our child and lives");
     }
 
-    /// What `kill -9` does.
+    /// Kills the process like `kill -9`.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it is our child");
         self.child.wait().expect("it is our child");
@@ -227,13 +227,14 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // Of one that has ended already nothing is left to be killed.
+        // Fails if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Copies `examples/NAME` to `directory` with these changes, and returns its path. Each changed text must be in the example.
+/// Copies `examples/NAME` to `directory` with these changes, and returns its path. Each changed text must be in the
+/// example.
 pub(crate) fn example(directory: &TemporaryDirectory, name: &str, changes: &[(&str, &str)]) -> String {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
     let mut text = std::fs::read_to_string(example).expect("the example is there");

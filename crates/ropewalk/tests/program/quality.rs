@@ -1,5 +1,5 @@
-//! Staged faults, and what an operator sees of them within a minute: the quality, the alarm, `top`, the status line on the
-//! terminal, and the exit status. The browser test of the page reads the same table of faults.
+//! Staged faults, and their signs for an operator within a minute: the quality, the alarm, `top`, the status line on
+//! the terminal, and the exit status. The browser test of the page reads the same table of faults.
 
 use crate::cluster::Cluster;
 use crate::control::Controlled;
@@ -20,12 +20,12 @@ use std::time::{Duration, Instant};
 const WITHIN: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What an operator sees of a fault: a row of `dashboard/tests/faults.json`.
+/// The signs of a fault: a row of `dashboard/tests/faults.json`.
 #[derive(serde::Deserialize)]
 struct Fault {
     fault: String,
     alarm: String,
-    /// How the sentence of the alarm begins.
+    /// The beginning of the alarm's sentence.
     sentence: String,
     /// The state of the quality.
     state: String,
@@ -54,7 +54,7 @@ pub(crate) fn setup(name: &str) -> Setup {
 }
 
 impl Shift {
-    /// Begins a run in which the front ends of `connected` connect.
+    /// Begins a run; the front ends of `connected` connect.
     pub(crate) fn begin(setup: &Setup, connected: &[u32]) -> Self {
         let controlled = Controlled::start(setup, &[]);
         controlled.wait("the run to begin", |state| state["state"] == "running" && state["task"].is_null());
@@ -62,7 +62,7 @@ impl Shift {
         Self::over(controlled, &address, connected)
     }
 
-    /// The front ends of `connected` connect to this address.
+    /// The same for front ends that connect to this address.
     pub(crate) fn over(controlled: Controlled, address: &str, connected: &[u32]) -> Self {
         let front_ends = connected.iter().map(|&id| FrontEnd::ferol(address, id).with_size(200)).collect();
         Self { controlled, front_ends, begun: Instant::now() }
@@ -84,14 +84,14 @@ impl Shift {
         let found = wait_for(&format!("the alarm {name}"), || {
             let alarms = self.get("/api/v1/alarms");
             let alarm = alarms.as_array().expect("a list").iter().find(|alarm| alarm["name"] == name)?.clone();
-            // One that is over at once is latched.
+            // An alarm that is soon over is latched.
             (alarm["state"] == "active" || alarm["state"] == "latched").then_some(alarm)
         });
         assert!(self.begun.elapsed() < WITHIN);
         found["sentence"].as_str().expect("text").to_owned()
     }
 
-    /// Waits until this fault is in the view that page and top show, and on the terminal.
+    /// Waits until this fault is in the view of page and top, and on the terminal.
     pub(crate) fn see(&mut self, name: &str) {
         let Fault { alarm, sentence, state, .. } = Fault::named(name);
         let begins = |one: &Value| one["sentence"].as_str().is_some_and(|one| one.starts_with(&sentence));
@@ -111,7 +111,7 @@ impl Shift {
         assert!(self.begun.elapsed() < WITHIN);
     }
 
-    /// Ends the run, which has the exit status of this fault.
+    /// Ends the run, and checks the exit status of this fault.
     pub(crate) fn end_of(self, name: &str) -> Ended {
         let ended = self.end();
         ended.expect_status(Fault::named(name).status);
@@ -138,7 +138,7 @@ fn expect_told(ended: &Ended, words: &str) {
     assert!(ended.errors.lines().any(|line| line.contains("DATA: ") && line.contains(words)), "{ended:#?}");
 }
 
-/// The account has a remark that begins like this.
+/// Checks that the account has a remark with this beginning.
 pub(crate) fn expect_remark(ended: &Ended, begin: &str) {
     let account = ended.account();
     let remarks = account["remarks"].as_array().expect("a list");
@@ -258,7 +258,7 @@ fn a_board_that_never_connects_has_never_sent() {
     shift.end_of("never connected");
 }
 
-/// A board with this id and name whose first event is to have this number.
+/// Adds a board with this id and name whose first event must have this number.
 fn board(setup: Setup, id: u32, name: &str, first: u64) -> Setup {
     setup.source(&format!("id = {id}\nname = {name:?}\nreadout = \"ru0\"\nfirst = {first}"))
 }
@@ -320,7 +320,7 @@ fn a_run_to_which_no_source_ever_connected_is_not_good() {
     assert!(ended.expect_status(3).errors.lines().any(|line| line == told), "{ended:#?}");
 }
 
-/// Boards that connect to the address of their readout unit are known with their first fragment.
+/// Boards that connect to the address of their readout unit are identified by their first fragment.
 #[test]
 fn boards_that_are_connected_and_wait_for_a_trigger_are_no_fault() {
     let shift = Shift::begin(&setup("idle"), &[841, 843]);
@@ -372,7 +372,7 @@ fn a_disk_that_is_full_raises_its_alarm() {
     };
     let mut shift = Shift::begin(&setup, &[841, 843]);
     shift.send_all(1..=20);
-    // More than the disk has: what fits is written.
+    // More than the disk holds: what fits is written.
     std::fs::write(setup.output().join("others"), vec![7; 9 << 20]).expect_err("8 MiB are there");
     shift.begun = Instant::now();
     shift.send_all(21..=50);
@@ -384,7 +384,7 @@ fn a_disk_that_is_full_raises_its_alarm() {
     shift.end_of("disk full");
 }
 
-/// Events go to a program that reads slowly, which is a slow disk that needs no rights.
+/// Events go to a program that reads slowly, which acts as a slow disk and needs no permission.
 #[test]
 fn a_disk_that_is_slow_raises_its_alarm() {
     const GREEDY: &str = "id = 1\nreadout = \"ru0\"\nemulate = { fragment_size = \"1KiB\" }";
@@ -436,13 +436,13 @@ fn a_builder_unit_that_dies_is_named() {
 #[test]
 fn a_filter_that_crashes_raises_its_alarm() {
     let setup = setup("filter");
-    // It ends at event 27.
+    // Its process ends at event 27.
     let library = compile(setup.directory(), &["-DENDS_OVER=30"]);
     let streams = "[[stream]]\nname = \"odd\"\ntriggers = [0]\n[[stream]]\nname = \"even\"\ntriggers = [1]\n";
     let setup = setup.and(&format!("[filter]\nlibrary = {library:?}\n{streams}"));
     let mut shift = Shift::begin(&setup, &[841, 843]);
     shift.send_all(1..=20);
-    // What grows is seen between two looks at the run, a second apart.
+    // Growth shows between two samples of the run, a second apart.
     std::thread::sleep(Duration::from_millis(2500));
     shift.send_all(21..=40);
     shift.see("filter dies");
@@ -496,7 +496,7 @@ impl Push {
         Self::begin(TemporaryDirectory::new(&format!("push-{name}")), "[farm]\nnodes = 0\n")
     }
 
-    /// With these sections. A gateway whose farm has nodes is a separate process.
+    /// Starts with these sections. A gateway whose farm has nodes is a separate process.
     fn begin(directory: TemporaryDirectory, sections: &str) -> Self {
         static NEXT: AtomicU8 = AtomicU8::new(1);
         // No other test has these addresses.
@@ -524,7 +524,7 @@ impl Push {
         Self { shift, sockets, to, directory, next: 0 }
     }
 
-    /// Sends sets until the fault is seen: 701 sends of each what `send` makes of its number, the others a good packet.
+    /// Sends sets until the fault is reported: 701 sends the result of `send` for each, the others a valid packet.
     fn stage(&mut self, name: &str, send: impl Fn(u32) -> Option<Vec<u8>> + Sync) {
         self.send_while(send, |shift| shift.see(name));
     }
@@ -534,7 +534,7 @@ impl Push {
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // No longer than a test waits.
+                // At most as long as a test waits.
                 for set in (*next..*next + 4000).take_while(|_| !is_over.load(Ordering::Relaxed)) {
                     let packets = [Some(packet(set)), send(set), Some(packet(set))];
                     for (socket, packet) in sockets.iter().zip(packets) {
@@ -675,7 +675,7 @@ fn boards_with_exchanged_ports_are_named_and_all_that_they_sent_is_counted() {
     assert_eq!(ended.account()["fragments"]["received"], 2 * SENT, "{ended:#?}");
 }
 
-/// The same over TCP, where a frame with the mark of another board is passed over in search of the right one.
+/// The same over TCP, where a frame with another board's mark is skipped in the search for a valid one.
 #[test]
 fn boards_with_exchanged_ports_over_tcp_send_and_are_named() {
     let board = |setup: Setup, id: u32, begin: &str| {
@@ -691,7 +691,7 @@ fn boards_with_exchanged_ports_over_tcp_send_and_are_named() {
     let ports = [1, 2].map(|id| shift.controlled.program.expect_error_line(&format!("board{id} listens on ")));
     let connect = |port: &String| std::net::TcpStream::connect(port.trim_start_matches("tcp://")).expect("it listens");
     let mut streams = ports.each_ref().map(connect);
-    // Longer than a silent source is waited for.
+    // Longer than the time-out of a silent source.
     for event in 1..=1500_u32 {
         for (stream, begin) in streams.iter_mut().zip(["BBBB", "AAAA"]) {
             let frame = [begin.as_bytes(), &60_u32.to_le_bytes(), &event.to_le_bytes(), &[7; 48]].concat();

@@ -1,5 +1,6 @@
 //! The account of a run against its files, number by number, by a referee that shares no code with the product
-//! (`tests/referee.py` of the repository), of what `tests/sender.py` sent. Meanwhile processes are stopped and killed, files are
+//! (`tests/referee.py` of the repository), of the data that `tests/sender.py` sent. Meanwhile processes are stopped and
+//! killed, files are deleted, and connections are cut.
 //! deleted, and connections are cut.
 
 use crate::cluster::Cluster;
@@ -39,7 +40,7 @@ impl Sender {
             let count = BufReader::new(said).read_line(&mut String::new()).expect("it is text");
             assert!(count > 0, "a front end could not connect");
         }
-        // The end of its input starts a sender.
+        // A sender starts when its input ends.
         senders.iter_mut().for_each(|Self(sender)| drop(sender.stdin.take()));
         senders
     }
@@ -56,7 +57,7 @@ impl Drop for Sender {
     }
 }
 
-/// What the referee finds; it agrees with the account.
+/// The referee's result, which must agree with the account.
 #[track_caller]
 fn judge(account: &Path, directories: &[PathBuf]) -> Value {
     let mut command = Command::new("python3");
@@ -77,7 +78,7 @@ fn two_readouts(name: &str) -> Setup {
     [(1, "ru0"), (2, "ru0"), (3, "ru1"), (4, "ru1")].iter().fold(setup, |setup, (id, unit)| generic(setup, *id, unit))
 }
 
-/// All nodes run; a restarted one has the same address.
+/// Starts all nodes; a restarted one has the same address.
 fn cluster(setup: Setup, events: u64) -> Cluster {
     let mut cluster = Cluster::new(setup).with_relay("ru0", Tampering::None);
     cluster.start("manager", &["--events", &events.to_string(), "--json"]);
@@ -90,7 +91,7 @@ fn senders(cluster: &mut Cluster, events: u64, rate: &str) -> Vec<Sender> {
     Sender::start_together(units.into_iter().zip(1..), events, &["--rate", rate, "--again"])
 }
 
-/// The run ends with one of these statuses, and the referee agrees with its account.
+/// Checks that the run ends with one of these statuses, and that the referee agrees with its account.
 #[track_caller]
 fn end(cluster: &mut Cluster, statuses: &[i32]) -> Value {
     let ended = cluster.take("manager").end();
@@ -103,7 +104,7 @@ fn end(cluster: &mut Cluster, statuses: &[i32]) -> Value {
     account
 }
 
-/// How many fragments come too late depends on timing: each is in the record, or has a cause.
+/// How many fragments are late depends on timing: each is in the record, or has a cause.
 #[test]
 fn a_readout_unit_that_stands_still_for_too_long_accounts_for_what_is_in_no_record() {
     const EVENTS: u64 = 3000;
@@ -150,7 +151,7 @@ fn a_killed_builder_unit_changes_nothing_about_what_the_account_says() {
     assert_eq!(end(&mut cluster, &[0])["events"]["built"], EVENTS);
 }
 
-/// No node is left that knows what it had.
+/// No remaining node knows its data.
 #[test]
 fn after_the_deaths_of_manager_and_readout_unit_the_account_is_partial() {
     const EVENTS: u64 = 900;
@@ -168,7 +169,7 @@ fn after_the_deaths_of_manager_and_readout_unit_the_account_is_partial() {
     cluster.kill("manager");
     cluster.start("manager", &["--take-over", "--json"]);
     cluster.start("ru0", &[]);
-    // Its front ends restart, too, and repeat events that the run is past.
+    // Its front ends restart too, and repeat events that the run is past.
     let address = cluster.front_end_address("ru0");
     let rest = senders.split_off(2);
     drop(senders);
@@ -181,7 +182,7 @@ fn after_the_deaths_of_manager_and_readout_unit_the_account_is_partial() {
     assert!(account["status"]["reasons"]["partial"].as_u64() == Some(1), "{account:#}");
 }
 
-/// Closed files are deleted, and the open one, which is written again.
+/// Both closed files and the open one are deleted; the open one is written again.
 #[test]
 fn a_run_directory_that_is_deleted_repeatedly_costs_events_that_are_counted() {
     let setup = Setup::new("deleted", &[]);
@@ -200,7 +201,7 @@ fn a_run_directory_that_is_deleted_repeatedly_costs_events_that_are_counted() {
     };
     for _ in 0..3 {
         wait_for("a closed file", || (closed() > 0).then_some(()));
-        // Something may be made in it meanwhile.
+        // Files may be created in it meanwhile.
         let _ = std::fs::remove_dir_all(&directory);
     }
     senders.into_iter().for_each(Sender::end);
@@ -228,8 +229,8 @@ fn connections_that_end_in_the_middle_of_fragments_are_accounted_for() {
     assert_eq!(found["events"], 2000, "{account:#}");
 }
 
-/// The process does not run while its sources reconnect for each event: their connections are all there at once when it goes on, and
-/// the bytes of each count, in the order in which the connections were made.
+/// The process is stopped while its sources reconnect for each event: their connections all exist when it continues,
+/// and the bytes of each count, in the order of the connections.
 #[test]
 fn connections_that_were_made_while_the_process_stood_still_are_read_one_after_the_other() {
     const EVENTS: u64 = 20;

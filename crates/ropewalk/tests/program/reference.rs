@@ -1,10 +1,10 @@
-//! A run of the past that the present one is compared with.
+//! An earlier run that the current one is compared with.
 
 use crate::process::Program;
 use crate::support::{Setup, wait_for};
 use serde_json::{Value, json};
 
-/// A source of this many fragments a second, and an alarm where that is less than half of what it was.
+/// A source of this many fragments a second, and an alarm if the rate is less than half of the reference.
 fn setup() -> Setup {
     Setup::new("reference", &[])
         .source("id = 1\nreadout = \"ru0\"\nemulate = { rate = \"10kHz\", fragment_size = \"1KiB\" }")

@@ -1,4 +1,4 @@
-//! A board whose frames a splitter in C divides, in a process of its own or not: the example, compiled and run.
+//! A board whose frames a splitter in C divides, in a separate process or not: the example, compiled and run.
 
 use crate::process::{Ended, Program};
 use crate::support::{FrontEnd, TemporaryDirectory, free_address, wait_for};
@@ -14,12 +14,12 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/splitter").join(name)
 }
 
-/// A splitter that misbehaves as the frames ask it to.
+/// A splitter that misbehaves as the frames request.
 fn misbehaving() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugin/tests/misbehaving.c")
 }
 
-/// Builds a library of a file in C.
+/// Builds a library of a C file.
 fn compile(directory: &TemporaryDirectory, source: &Path, macros: &[&str]) -> PathBuf {
     let library = directory.path().join("splitter.so");
     let bindings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/c");
@@ -67,7 +67,7 @@ fn started(directory: &TemporaryDirectory, config: &str) -> Program {
     run
 }
 
-/// Lets the example's board send all triggers, and waits for the run's end.
+/// Runs the example's board until it has sent all triggers, and waits for the run's end.
 fn taken(run: Program, address: &str, meanwhile: impl FnOnce()) -> Ended {
     let count = TRIGGERS.to_string();
     let mut board = Command::new("python3");
@@ -77,7 +77,7 @@ fn taken(run: Program, address: &str, meanwhile: impl FnOnce()) -> Ended {
     run.end()
 }
 
-/// Everything that the board sent is in events, one for each trigger.
+/// Checks that everything that the board sent is in events, one per trigger.
 fn expect_all(ended: &Ended) {
     let account = ended.expect_status(0).account();
     assert_eq!((&account["ledger"]["balanced"], &account["events"]["written"]), (&true.into(), &TRIGGERS.into()));
@@ -129,7 +129,7 @@ fn a_splitter_whose_process_is_killed_again_and_again_loses_nothing() {
     assert!(of_source["frames_divided"].as_u64() > Some(0), "{of_source:#}");
 }
 
-/// The frame of hits with these numbers: their times in ticks, from shortly before the board's clock of 32 bits wraps.
+/// The frame of these hits: their times in ticks, from shortly before the board's clock of 32 bits wraps.
 fn frame_of_hits(board: u32, hits: std::ops::Range<u32>) -> Vec<u8> {
     let time = |hit: u32| (u32::MAX - 100).wrapping_add(3 * hit).to_le_bytes();
     let mut bytes = [&b"HT"[..], &(hits.len() as u16).to_le_bytes(), &time(hits.start), &[0; 4]].concat();
@@ -146,7 +146,7 @@ fn data_of_hit(board: u32, hit: u32) -> Vec<u8> {
     vec![(board * 100 + hit) as u8; (hit % 40) as usize]
 }
 
-/// Boards without triggers: what has the same time is one event, however the boards cut their frames, and when their clocks wrap.
+/// Boards without triggers: hits of the same time are one event, for any division into frames, and when clocks wrap.
 #[test]
 fn hits_of_the_same_time_are_an_event() {
     const HITS: u32 = 200;
@@ -194,7 +194,7 @@ fn hits_of_the_same_time_are_an_event() {
     assert_eq!(next, HITS);
 }
 
-/// What a forced stop finds with a splitter is named, and nothing of it is waited for.
+/// A forced stop names the data in the hands of a splitter, and does not wait for it.
 #[test]
 fn a_second_interrupt_names_the_frames_that_wait_for_a_splitter() {
     let directory = TemporaryDirectory::new("splitter-forced");
@@ -206,18 +206,19 @@ fn a_second_interrupt_names_the_frames_that_wait_for_a_splitter() {
     let mut run = Program::start(["run", &config, "--json", "--output", &output, "--control", "127.0.0.1:0"]);
     let control = run.expect_error_line("run control and dashboard: ");
     let front_ends = run.expect_error_line("ru0 listens on ");
-    // It shows all events: the run is to have them before it ends.
+    // It shows all events: the run must have them before it ends.
     let mut other = FrontEnd::ferol(&front_ends, 841);
     other.send(1..=20);
     let fragments = || Program::run(["ctl", "ledger", "--json", "--url", &control]).account()["fragments"].clone();
-    // Datagrams do not wait for a run to begin, as connections do.
+    // Unlike connections, datagrams do not wait for a run to begin.
     wait_for("the run to take something", || (fragments()["received"] == 20).then_some(()));
     let board = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
     for number in 1..=20 {
         let what = if number == 2 { b'h' } else { b'.' };
         board.send_to(&[what, number], &address).expect("it is heard");
     }
-    // What the other one sent has come, and the first frame is divided. Of the rest the run takes some, and then holds the board back.
+    // The other source's data has arrived, and the first frame is divided. The run takes some of the rest, and then
+    // holds the board back.
     wait_for("the first event", || {
         let fragments = fragments();
         (fragments["received"] == 21 && fragments["in_complete_events"] == 2).then_some(())
@@ -243,7 +244,7 @@ fn a_second_interrupt_names_the_frames_that_wait_for_a_splitter() {
     assert_eq!(children(program), [0_i32; 0]);
 }
 
-/// What a splitter does in its process costs the frame at which it does it, whose reason the account has.
+/// A fault of a splitter in its process costs the frame at which it happens; the account has the reason.
 #[test]
 fn a_splitter_that_does_what_it_may_not_loses_those_frames_alone_and_its_reasons_are_reported() {
     let directory = TemporaryDirectory::new("splitter-forbidden");
@@ -334,7 +335,7 @@ fn a_splitter_is_tested_on_recorded_frames() {
     malformed[3][8] = 200;
     let refused = tried(malformed.concat(), 1);
     assert!(refused.contains("source[0].splitter: the splitter cannot divide this frame"), "{refused}");
-    // The number of the first trigger numbers neither the events in a frame nor the frames.
+    // The number of the first trigger counts neither the events in a frame nor the frames.
     let with = |key: &str| {
         let field = format!("{key} = {{ at = 4, type = \"u32le\" }}\n[source.splitter]");
         std::fs::write(&file, text.replace("[source.splitter]", &field)).expect("it is ours");

@@ -123,7 +123,7 @@ fn files_and_commands_that_do_not_exist_are_status_2() {
     }
 }
 
-/// A configuration for another machine says so before anything is begun.
+/// A configuration for another machine is rejected before anything begins.
 #[test]
 fn a_cpu_that_is_not_there_is_status_2() {
     let setup = Setup::new("cpu", &[841]).and("[[thread]]\nmatch = \"ru0\"\ncpus = \"8191\"\n");
@@ -148,7 +148,7 @@ fn a_run_may_end_with_its_sources() {
     let mut first = FrontEnd::ferol(&address, 841);
     first.send(1..=50);
     drop(first);
-    // The first one has come and gone; the run waits for the other all the same.
+    // The first one has come and gone; the run still waits for the other.
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(!program.has_ended());
     let mut second = FrontEnd::ferol(&address, 843);
@@ -193,7 +193,7 @@ fn a_run_without_any_input_is_not_good() {
     assert_eq!(account["status"]["reasons"], serde_json::json!({ "nothing": 1 }), "{account:#}");
 }
 
-/// The program reports at once what a run waits for, and that it goes on by itself when there is room.
+/// The program reports at once what a run waits for, and that it continues by itself when there is room.
 #[test]
 fn a_full_disk_is_reported_at_once() {
     let setup = Setup::new("told", &[841]);
@@ -240,7 +240,7 @@ fn verify_names_recover_for_open_files_and_recover_leaves_files_in_use() {
     assert!(!on("verify").expect_status(0).errors.contains("advice"));
 }
 
-/// Nothing is lost and nothing is missing, so that the run is good; its files are not what a checksum says they are.
+/// Nothing is lost or missing, so the run is good; its files do not match their checksums.
 #[test]
 fn wrong_checksums_of_a_front_end_are_reported_by_the_run_and_are_an_error_to_verify() {
     for arguments in [&["--events", "10"][..], &["--events", "10", "--json"]] {
@@ -275,7 +275,7 @@ fn wrong_checksums_of_a_front_end_are_reported_by_the_run_and_are_an_error_to_ve
     }
 }
 
-/// The run waits until the disk is mended; if it is ended instead, the program reports what was not written, and why.
+/// The run waits until the disk is repaired; if it is ended instead, the program reports what was not written, and why.
 #[test]
 fn a_disk_that_fails_is_reported_with_its_error_and_is_no_full_disk() {
     let setup = Setup::new("failing", &[841]);
@@ -302,13 +302,14 @@ fn a_disk_that_fails_is_reported_with_its_error_and_is_no_full_disk() {
     assert!(account["events"]["incomplete_dropped_by_cause"]["write_failed"].as_u64() > Some(0), "{account:#}");
     let failing = &account["disk"]["failing"][0];
     assert_eq!(failing["node"], "bu0", "{account:#}");
-    // Of the open file that is gone, or of the next one that cannot be made, whichever is reported last.
+    // For the open file that was removed, or for the next one that cannot be created, depending on which is reported
+    // last.
     let error = failing["error"].as_str().unwrap_or_default();
     let known = ["Stale file handle (os error 116)", "No such file or directory (os error 2)"];
     assert!(known.contains(&error) && ended.errors.contains(error), "{error}: {ended:#?}");
 }
 
-/// The account is printed even if the disk cannot keep it.
+/// The account is printed even if the disk cannot store it.
 #[test]
 fn an_account_that_cannot_be_kept_is_printed_all_the_same() {
     let setup = Setup::new("unkept", &[841]);
@@ -385,7 +386,7 @@ fn a_node_of_another_version_is_refused_and_ends_with_status_2() {
     }
 }
 
-/// Who works is not displaced; after a crash the later one takes the place at once.
+/// A working node is not displaced; after a crash the later one takes over at once.
 #[test]
 fn the_later_of_two_starts_of_a_node_ends_with_status_2_unless_the_earlier_one_is_dead() {
     let setup = Setup::new("twice", &[841]);
@@ -430,7 +431,7 @@ fn full() -> (Stdio, OwnedFd) {
     (writer.into(), reader)
 }
 
-/// A short demo that prints there.
+/// Starts a short demo with these outputs.
 fn demo(setup: &Setup, out: Stdio, errors: Stdio) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ropewalk"));
     command.args(["demo", "--json", "--duration", "1s", "--rate", "1kHz", "--sources", "2", "--fragment-size", "1KiB"]);
@@ -442,7 +443,7 @@ fn status(child: &mut Child) -> Option<i32> {
     wait_for("the end", || child.try_wait().expect("a child")).code()
 }
 
-/// The run's account, which is that of a run that lost nothing.
+/// The run's account, in which nothing is lost.
 fn expect_good_account(setup: &Setup) -> Value {
     let text = std::fs::read_to_string(setup.output().join("run000001/run.json")).expect("there is an account");
     let account: Value = serde_json::from_str(&text).expect("an account is JSON");
@@ -488,7 +489,7 @@ fn results_without_a_reader_cost_the_exit_status_and_nothing_else() {
     expect_good_account(&setup);
 }
 
-/// What happens to `ropewalk run ... 2>&1 | tee log` at Ctrl-C: `tee` is gone at once.
+/// As with `ropewalk run ... 2>&1 | tee log` at Ctrl-C: `tee` ends at once.
 #[test]
 fn an_interrupt_drains_where_the_reader_is_interrupted_too() {
     let setup = Setup::new("unread-interrupt", &[841, 843]);
@@ -501,7 +502,7 @@ fn a_terminal_that_goes_away_drains_however_often_it_says_so() {
     expect_drained(&setup, Signal::HUP, true);
 }
 
-/// Takes a run that gets this signal, once or twice, and whose readers leave then.
+/// Takes a run that gets this signal, once or twice, and whose readers then leave.
 fn expect_drained(setup: &Setup, signal: Signal, twice: bool) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ropewalk"));
     command.arg("run").arg(setup.file()).arg("--json");
@@ -531,19 +532,19 @@ fn expect_drained(setup: &Setup, signal: Signal, twice: bool) {
     assert!(account["events"]["written"].as_u64() > Some(0), "{account:#}");
 }
 
-/// A program on a terminal of its own.
+/// A program on a separate terminal.
 struct OnTerminal {
     child: Child,
     shown: Arc<Mutex<String>>,
 }
 
 impl OnTerminal {
-    /// Starts `ropewalk` with these words on a terminal of 120 columns.
+    /// Starts `ropewalk` with these arguments on a terminal of 120 columns.
     fn start(words: &str) -> Self {
         Self::shell(&format!("exec {} {words}", env!("CARGO_BIN_EXE_ropewalk")))
     }
 
-    /// Runs these commands of a shell on a terminal of 120 columns.
+    /// Runs these shell commands on a terminal of 120 columns.
     fn shell(commands: &str) -> Self {
         let command = format!("stty rows 40 cols 120; {commands}");
         let mut child = Command::new("script")
@@ -568,7 +569,7 @@ impl OnTerminal {
         Self { child, shown }
     }
 
-    /// Waits until all of these words were drawn since the terminal was made. Between words there may be jumps.
+    /// Waits until all of these texts were drawn since the terminal was made. Cursor movements may separate them.
     fn expect(&self, texts: &[&str]) {
         wait_for(&format!("{texts:?}"), || {
             let shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -597,7 +598,7 @@ fn a_terminal_shows_a_run_and_keys_turn_pages_and_leave() {
     let url = run.expect_error_line("run control and dashboard: ");
     let mut top = OnTerminal::start(&format!("top --url {url}"));
     top.expect(&["RUNNING", "sources", "quit"]);
-    // Drawn anew, or letters that stood there already would be missing.
+    // A redraw, because letters that were there already would be missing.
     top.press("2\x0c");
     top.expect(&["ru0", "bu0", "connected"]);
     top.press("5\x0c");
@@ -634,14 +635,14 @@ fn a_pipe_and_a_server_that_is_not_there_are_refused_in_words() {
     assert_eq!(status.code(), Some(4));
 }
 
-/// The program with a run of this setup, and where its front ends connect to.
+/// Runs the program with this setup. Returns the address for front ends.
 fn run(setup: &Setup) -> (Program, String) {
     let mut program = Program::start(["run".as_ref(), setup.file().as_os_str(), "--json".as_ref()]);
     let address = program.expect_error_line("ru0 listens on ");
     (program, address)
 }
 
-/// Everything up to some event is in the files, complete; the front ends, which do not know of the stop, sent more.
+/// All events up to the last one are complete in the files; the front ends, which do not know of the stop, sent more.
 #[test]
 fn an_interrupt_drains_and_is_good() {
     let setup = Setup::new("interrupt", &[841, 843]);
@@ -666,12 +667,12 @@ fn an_interrupt_drains_and_is_good() {
     let held = Held::in_directories(&[directory]);
     held.expect_keys_up_to(written);
     assert!(written > 0 && front_ends.iter().all(|front_end| front_end.sent().contains_key(&written)));
-    // What front ends sent beyond the last event is not lost: the run was over.
+    // Data beyond the last event is not lost: the run was over.
     front_ends.iter_mut().for_each(|front_end| front_end.forget_after(written));
     expect_everything(&front_ends.each_ref(), &held, written);
 }
 
-/// The drain would wait for a silent source. A second interrupt does not, and reports what that cost.
+/// The drain would wait for a silent source. A second interrupt does not, and reports the losses.
 #[test]
 fn a_second_interrupt_stops_at_once_and_says_what_was_lost() {
     let setup = Setup::new("forced", &[841, 843]);
@@ -679,7 +680,8 @@ fn a_second_interrupt_stops_at_once_and_says_what_was_lost() {
     let mut speaks = FrontEnd::ferol(&address, 841);
     let silent = FrontEnd::ferol(&address, 843);
     speaks.send(1..=100);
-    // The run is to hold them when it is interrupted: it takes a second until one source alone says where the run begins.
+    // The run must hold them when it is interrupted: with one source alone, it takes a second until it knows where the
+    // run begins.
     std::thread::sleep(Duration::from_millis(1500));
     program.interrupt();
     program.expect_error_line("stopping: ");
@@ -695,7 +697,7 @@ fn a_second_interrupt_stops_at_once_and_says_what_was_lost() {
 
 // ---- the laboratory, beside the program or missing
 
-/// A copy of the program in a directory of its own, with this script as its laboratory.
+/// A copy of the program in a separate directory, with this script as its laboratory.
 fn program(directory: &TemporaryDirectory, laboratory: Option<&str>) -> PathBuf {
     let program = directory.path().join("ropewalk");
     std::fs::copy(env!("CARGO_BIN_EXE_ropewalk"), &program).expect("a file can be copied");
@@ -759,7 +761,7 @@ fn a_run_in_the_background_of_a_terminal_draws_nothing() {
     let output = setup.output().display().to_string();
     let options = "--duration 3s --rate 1kHz --sources 2 --fragment-size 1KiB --control 127.0.0.1:0";
     let program = env!("CARGO_BIN_EXE_ropewalk");
-    // `-m` puts the job into a process group of its own, as an interactive shell does.
+    // `-m` puts the job into its own process group, as an interactive shell does.
     let job = format!("set -m; {program} demo {options} --output {output} & sleep 2; echo typed; wait");
     let mut shell = OnTerminal::shell(&format!("bash -c '{job}'"));
     let status = wait_for("the end", || shell.child.try_wait().expect("a child"));

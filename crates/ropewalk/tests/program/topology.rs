@@ -1,4 +1,4 @@
-//! The machine is drawn, and `config check` says where everything goes.
+//! The machine is drawn, and `config check` shows the placement.
 
 use crate::forms::{expect_form, schema};
 use crate::process::{Program, example};
@@ -6,7 +6,7 @@ use crate::support::{Setup, TemporaryDirectory};
 use std::fs;
 use std::path::Path;
 
-/// A machine of two nodes with four cores each and a card on node 1, whose interrupt CPU 5 takes, below `root`.
+/// A machine of two nodes with four cores each and a card on node 1, whose interrupt is on CPU 5, below `root`.
 fn made_machine(root: &Path) {
     let write = |path: &str, text: &str| {
         let path = root.join(path);
@@ -25,7 +25,7 @@ fn made_machine(root: &Path) {
     }
 }
 
-/// A configuration that leaves placement to the machine, with `ru0` behind the card `eth2`.
+/// A configuration with automatic placement, with `ru0` behind the card `eth2`.
 fn automatic(setup: &Setup) -> String {
     let text = setup.text().replace("[run]", "[run]\nplacement = \"auto\"");
     let text = text.replace("name = \"ru0\"", "name = \"ru0\"\ncard = \"eth2\"");
@@ -125,7 +125,7 @@ fn config_check_shows_where_threads_and_pools_of_gateways_go() {
     }
 }
 
-/// As `config check setup.toml | head -1` does.
+/// As with `config check setup.toml | head -1`.
 #[test]
 fn a_reader_that_stops_early_makes_no_error() {
     let setup = Setup::new("checked-head", &[841]);

@@ -1,4 +1,4 @@
-//! Settings of a recorded machine: planned, applied, taken back, made to last.
+//! Settings of a recorded machine: planned, applied, undone, made persistent.
 
 use crate::forms::{expect_form, schema};
 use crate::process::{Ended, Program};
@@ -55,7 +55,7 @@ impl Machine {
         fs::write(self.root().join(path), text).expect("a file can be written");
     }
 
-    /// All files of the kernel, and the reports of its cards.
+    /// All kernel files, and the reports of its cards.
     fn state(&self) -> BTreeMap<String, String> {
         let mut state = BTreeMap::new();
         for directory in ["proc", "sys"] {
@@ -200,7 +200,7 @@ fn what_another_program_has_changed_since_is_left() {
     assert!(!machine.journal().exists());
 }
 
-/// An interface that is away may come back with what was put there.
+/// A missing interface may return with the changed settings.
 #[test]
 fn what_is_away_keeps_the_journal() {
     let machine = Machine::new("tune-away");
@@ -234,7 +234,7 @@ fn kernel_parameters_are_made_to_last() {
     let note = "90-ropewalk.conf is still read at boot; delete it to undo this, too";
     assert!(undone.expect_status(0).errors.contains(note), "{undone:#?}");
     machine.tune(&["apply", "--only", "network"]).expect_status(0);
-    // After a restart with the file nothing is left to be planned, and there is no journal.
+    // After a reboot with the file nothing is left to plan, and there is no journal.
     fs::remove_file(machine.journal()).expect("it is there");
     machine.tune(&["persist"]).expect_status(0);
     assert_eq!(fs::read_to_string(&file).expect("it was written"), text);
@@ -246,7 +246,7 @@ fn kernel_parameters_are_made_to_last() {
     );
 }
 
-/// By its rule, also if the value is in force already and is in no plan; and what was set otherwise since.
+/// By its rule, even if the value is in effect already and in no plan; and settings that were changed since.
 #[test]
 fn what_is_not_meant_to_last_any_more_leaves_the_file() {
     let machine = Machine::new("tune-persist-less");
@@ -272,7 +272,7 @@ fn what_is_not_meant_to_last_any_more_leaves_the_file() {
     machine.tune(&["persist", "--except", "send_buffer"]).expect_status(0);
     assert!(names().len() + 1 == others.len() && !names().contains(&"net.core.wmem_max".to_owned()), "{:?}", names());
 
-    // It is larger than advised, so that no plan has it.
+    // It is larger than advised, so no plan contains it.
     machine.write("proc/sys/net/ipv4/tcp_wmem", "4096 131072 999999999\n");
     machine.tune(&["persist"]).expect_status(0);
     assert!(!names().contains(&"net.ipv4.tcp_wmem".to_owned()), "{:?}", names());
@@ -309,7 +309,7 @@ fn what_cannot_be_done_is_reported() {
     assert!(damaged.expect_status(4).errors.contains("this is no record of a machine: "), "{damaged:#?}");
 }
 
-/// A user without root's rights, and without the capabilities that a container may leave.
+/// A user without root's rights, and without the capabilities that a container may keep.
 #[test]
 fn all_missing_rights_are_reported_before_the_journal_is_opened() {
     let machine = Machine::new("tune-rights");
@@ -366,7 +366,7 @@ fn what_is_found_is_a_table_with_reasons_and_json_in_the_promised_form() {
     assert!(damaged.expect_status(4).errors.contains("cpu/online"), "{damaged:#?}");
 }
 
-/// What a configuration needs decides what is advised.
+/// The advice depends on what a configuration needs.
 #[test]
 fn a_configuration_says_what_feeds_it() {
     let machine = Machine::new("tune-wish");
@@ -392,9 +392,9 @@ fn a_configuration_says_what_feeds_it() {
         assert_eq!(told, (&"eth1".into(), &thread.into(), &"tcp".into(), &1.into()), "{wish:#}");
     }
     assert_eq!((&wish["realtime_priority"], &wish["outputs"][0]), (&40.into(), &output.into()), "{wish:#}");
-    // The wish says how they run, and not where.
+    // The wish contains how they run, but not where.
     assert_eq!((&wish["feeding"][0]["placed"], &wish["feeding"][1]["placed"]), (&"nobody".into(), &"nobody".into()));
-    // 1 GiB, the usual overhead, and what the builder unit receives into, however much it has in work.
+    // 1 GiB, the usual overhead, and the receive memory of the builder unit, for any amount in work.
     assert_eq!(wish["memory_bytes"], (1 << 30) + (128 << 20) + (2_u64 << 30), "{wish:#}");
     assert_eq!(wish["memory_by_node"], serde_json::json!({ "1": (1_u64 << 30) + (128 << 20) }), "{wish:#}");
     assert_eq!(wish["peers"], serde_json::json!(["10.10.0.9"]), "the other one is this machine's own");
@@ -410,7 +410,8 @@ fn a_configuration_says_what_feeds_it() {
     assert!(refused.expect_status(2).errors.contains(message), "{refused:#?}");
 }
 
-/// Rules and `placement = "auto"` say where threads read and where pools lie, and interrupts are laid out around that.
+/// Rules and `placement = "auto"` determine where threads read and where pools are, and interrupts are planned around
+/// that.
 #[test]
 fn interrupts_are_planned_around_the_threads_that_read() {
     let machine = Machine::new("tune-wish-placed");
@@ -447,8 +448,8 @@ fn interrupts_are_planned_around_the_threads_that_read() {
     }
 }
 
-/// The recorded machine has a run with units of these names; a thread that has ended, or whose number another one has
-/// by now, is left alone.
+/// The recorded machine has a run with units of these names; a thread that has ended, or whose id belongs to another
+/// one by now, is left alone.
 #[test]
 fn threads_of_a_run_that_goes_on_are_put_where_they_belong_and_back() {
     let machine = Machine::new("tune-threads");
@@ -495,7 +496,7 @@ fn threads_of_a_run_that_goes_on_are_put_where_they_belong_and_back() {
     assert!(!machine.journal().exists());
 }
 
-/// Number of a running process' thread with this name, and where it may run.
+/// The id of a running process's thread with this name, and its allowed CPUs.
 fn thread_of(process: u32, name: &str) -> Option<(String, String)> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?.flatten();
     let statuses = threads.filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok());
@@ -508,7 +509,7 @@ fn thread_of(process: u32, name: &str) -> Option<(String, String)> {
     statuses.into_iter().find_map(told)
 }
 
-/// For real: a run goes on while a thread of it is put where another configuration has it, and back.
+/// For real: a run continues while one of its threads is moved to another configuration's place, and back.
 #[test]
 fn a_run_goes_on_while_its_threads_are_put_elsewhere_and_back() {
     let machine = ropewalk_host::Machine::read(Path::new("/")).expect("Linux has it");
@@ -521,7 +522,7 @@ fn a_run_goes_on_while_its_threads_are_put_elsewhere_and_back() {
     }
     let directory = TemporaryDirectory::new("tune-live");
     let within = |name: &str| directory.path().join(name).display().to_string();
-    // By a name that no other test has: a name that threads of several processes have is skipped.
+    // The name is unique to this test: names that threads of several processes have are skipped.
     let configuration = |cpu: u32| {
         let text = format!(
             "version = 1\n[run]\noutput = \"{}\"\n[[readout]]\nname = \"rutuned\"\n[[builder]]\nname = \"butuned\"\n\
@@ -556,7 +557,7 @@ fn a_run_goes_on_while_its_threads_are_put_elsewhere_and_back() {
     run.end().expect_status(0);
 }
 
-/// A configuration of gateways: each of their queues is read by a thread of its own, and they share the gateway's memory.
+/// A configuration of gateways: each of their queues has its own reading thread, and they share the gateway's memory.
 #[test]
 fn each_queue_of_a_gateway_is_a_thread_that_reads() {
     let machine = Machine::new("tune-wish-gateway");
@@ -575,7 +576,7 @@ fn each_queue_of_a_gateway_is_a_thread_that_reads() {
     assert_eq!(wish["memory_bytes"], 96 << 20, "{wish:#}");
     let sources = [1, 2, 3, 4, 9, 10, 11, 12].map(|last| format!("10.10.1.{last}"));
     assert_eq!(wish["peers"], serde_json::json!(sources), "{wish:#}");
-    // Both flows have four sources, and three queues share what they send.
+    // Both flows have four sources, and three queues share their packets.
     assert_eq!(feeding[0]["bytes_per_second"], Value::Null, "it is unknown what front ends send");
     let emulate = "emulate = { fragment_size = \"1KiB\", rate = \"100kHz\" }\n";
     let flows = [flow("l1", 1), flow("hlt", 9)].map(|flow| format!("{flow}{emulate}")).concat();
@@ -591,7 +592,7 @@ fn each_queue_of_a_gateway_is_a_thread_that_reads() {
     assert_eq!((&reads["thread"], &reads["placed"]), (&"gw0-receive".into(), &serde_json::json!({ "rule": "5" })));
 }
 
-/// bbr is harmful over loopback, and is the one such setting that a test can read for itself.
+/// bbr is harmful over loopback, and is the only such setting that a test can read itself.
 #[test]
 fn a_demo_names_settings_that_slow_this_machine_down() {
     let directory = TemporaryDirectory::new("tune-demo");

@@ -1,6 +1,6 @@
 //! Data threads allocate nothing between start and stop.
 //!
-//! A separate binary, because it replaces the allocator by one that counts.
+//! A separate binary, because it replaces the allocator by a counting one.
 
 #[path = "../../../engine/tests/support/counting.rs"]
 mod counting;
@@ -10,7 +10,7 @@ mod units;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// All threads are counted together, so that the tests take turns.
+/// All threads are counted together, so the tests run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Waits until no other test counts. Then either only the threads of gateways are counted, or all threads that have not

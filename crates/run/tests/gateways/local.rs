@@ -28,7 +28,7 @@ fn text(output: &Path, port: u16, more: &str) -> String {
     )
 }
 
-/// Takes a run from start to end.
+/// Executes a run from start to end.
 fn run(output: &TemporaryDirectory, port: u16, more: &str) -> RunSummary {
     let text = text(output.path(), port, more);
     let configuration = parse("local", &text, &|_| None).unwrap_or_else(|error| panic!("{error}"));
@@ -57,7 +57,7 @@ fn found(directory: &Path) -> BTreeMap<u64, Option<FilterResult>> {
         let number = event.event.head().key.number();
         assert!(sources.map(|one| one.entry.source.0).eq(700..700 + SOURCES as u32), "event {number} is whole");
         let said = said.map(|said| FilterResult::decode(said.payload).expect("a filter's result").0);
-        // An event lies in each of its streams.
+        // An event is in each of its streams.
         assert!(found.insert(number, said).is_none_or(|other| other == said), "event {number}");
     }
     found

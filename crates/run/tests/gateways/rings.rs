@@ -123,8 +123,8 @@ fn everything_comes_through(test: &str, setting: &Setting) {
 }
 
 /// One packet in five hundred is lost, so that one set in fifty waits for 14 seconds, while others go round the ring.
-/// The throttle leaves so little room that it stops nothing before. The trigger is this slow because nothing else holds
-/// a packet back here: the rest of the ring, when sets are moved out of it, lasts for a second, in which a busy machine
+/// The throttle leaves so little room that it stops nothing earlier. The trigger is this slow because nothing else
+/// holds a packet back here: when sets are moved out of the ring, its rest lasts for a second, in which a busy machine
 /// may not turn the gateway.
 const LOSS: f64 = 0.002;
 

@@ -77,7 +77,7 @@ impl Run<'_> {
         launch_part(&configuration, &SystemPart::Whole, Some(*events)).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Takes the run from start to end.
+    /// Executes the run from start to end.
     fn whole(&self, output: &TemporaryDirectory) -> RunSummary {
         ended(self.start(output))
     }
@@ -318,7 +318,7 @@ fn every_event_is_in_one_lumisection_and_each_is_closed_when_its_events_are_deci
             assert!(left_out > 0 && events.incomplete_dropped > 0 && sum(|one| one.unselected) == left_out);
             if is_time {
                 assert!(all.len() >= 5, "500 ms of events: {all:?}");
-                // No set is so late here that its lumisection is closed: each has its own range.
+                // No set is late enough for its lumisection to be closed: each has its own range.
                 let ranges = firsts.windows(2).map(|pair| pair[1] - pair[0]);
                 assert!(ranges.eq(all[..all.len() - 1].iter().map(|one| one.assigned)), "{all:?}");
             } else {

@@ -131,7 +131,7 @@ fn send_what_is_wrong(sources: &mut Sources, handle: &RunHandle) {
     sources.send(MASKED, &good(100));
     sources.send(STRANGER, &good(120));
     sources.send(0, &good(121));
-    // The number of the first fragment's event follows the packet's head.
+    // The number of the first fragment's event follows the packet's header.
     sources.send(0, &with(good(120), 12, 99));
     sources.send_all(&[1, 2], 120);
     sources.send(0, &good(FIRST - 5));

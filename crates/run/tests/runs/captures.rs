@@ -201,7 +201,7 @@ fn boards_with_addresses_of_ipv6_are_told_apart() {
 }
 
 /// One board of two that share a port falls silent for longer than the window allows others to run ahead. Events that
-/// will never be complete must not block the other one's datagrams for ever.
+/// will never be complete must not block the other one's datagrams forever.
 #[test]
 fn a_board_that_falls_silent_is_given_up_though_another_one_fills_the_window() {
     let output = TemporaryDirectory::new("captures-silent");

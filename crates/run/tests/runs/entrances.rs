@@ -137,7 +137,7 @@ fn a_source_that_comes_by_the_entrance_of_another_one_is_turned_away() {
     expect_everything(handle, 2);
 }
 
-/// Two files of real fragments, without any frame around them.
+/// Two files of real fragments, without frames around them.
 #[test]
 fn files_of_a_named_format_are_sources_as_they_lie_there() {
     let Some(data) = ropewalk_tidy::real_data("entrances::files_of_a_named_format", "cms_csc") else { return };
@@ -162,7 +162,7 @@ fn files_of_a_named_format_are_sources_as_they_lie_there() {
     assert_eq!(summary.bytes.payload_received, 4_327_200);
 }
 
-/// Takes a run of one source that reads this file of MIDAS events, the last of which has this number.
+/// Executes a run of one source that reads this file of MIDAS events, the last of which has this number.
 fn midas(name: &str, file: &Path, last: u64) -> RunSummary {
     let output = TemporaryDirectory::new(name);
     let text = format!(
@@ -407,7 +407,7 @@ fn events_whose_numbers_only_grow_are_numbered_together() {
     }
 }
 
-/// Takes a run of 300 events of two boards that send these numbers, in fields of this many bits. Counts complete,
+/// Executes a run of 300 events of two boards that send these numbers, in fields of this many bits. Counts complete,
 /// incomplete, dropped and out-of-order events, and returns the kinds of anomalies of the second board.
 fn taken_growing(name: &str, bits: u32, boards: [&[u64]; 2]) -> ([u64; 4], Vec<String>) {
     let output = TemporaryDirectory::new(name);

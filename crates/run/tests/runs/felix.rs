@@ -33,7 +33,7 @@ fn configuration(output: &TemporaryDirectory, card: &str, first_rod: u32) -> Str
     text
 }
 
-/// Takes the run, and checks every byte of every event in the files. Returns the flags of all fragments in them.
+/// Executes the run, and checks every byte of every event in the files. Returns the flags of all fragments in them.
 fn run(name: &str, card: &str) -> (RunSummary, Vec<FragmentFlags>) {
     let mut flags = Vec::new();
     let summary = run_with(name, card, LINKS, |fragment, number| {
@@ -44,7 +44,7 @@ fn run(name: &str, card: &str) -> (RunSummary, Vec<FragmentFlags>) {
     (summary, flags)
 }
 
-/// Takes the run, and passes every fragment in the files to `look`, with the number of its event.
+/// Executes the run, and passes every fragment in the files to `look`, with the number of its event.
 fn run_with(name: &str, card: &str, first_rod: u32, mut look: impl FnMut(&FragmentView<'_>, u64)) -> RunSummary {
     let output = TemporaryDirectory::new(name);
     let text = configuration(&output, card, first_rod);

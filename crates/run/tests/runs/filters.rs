@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 const EVENTS: u64 = 6000;
 
-/// Takes a run of three sources; `more` follows the section of the run.
+/// Executes a run of three sources; `more` follows the section of the run.
 fn run(output: &TemporaryDirectory, more: &str) -> RunSummary {
     let mut text = format!(
         "version = 1\n[run]\noutput = {:?}\n{more}\n[[readout]]\nname = \"ru0\"\n[[builder]]\nname = \"bu0\"\n\

@@ -108,7 +108,7 @@ fn boards_speak_ipv6_and_are_listened_for_by_name() {
         } else {
             v4.send_to(&frame(2, event), (Ipv4Addr::LOCALHOST, ports[1])).expect("a way to this host");
         }
-        // The name has an address of IPv4, too, which is the one.
+        // The name also has an IPv4 address, which is the one used.
         v4.send_to(&frame(3, event), (Ipv4Addr::LOCALHOST, ports[2])).expect("a way to this host");
     }
     let summary = Run { handle }.end();

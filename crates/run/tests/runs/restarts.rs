@@ -104,7 +104,7 @@ fn dropped(handle: &RunHandle, cause: Cause) -> u64 {
     if cause == Cause::Late { fragments.late } else { fragments.dropped.get(cause) }
 }
 
-/// Takes a run in which board 2 restarts with `numbers`, and then counts correctly again.
+/// Executes a run in which board 2 restarts with `numbers`, and then counts correctly again.
 fn taken(boards: Boards, astray: impl Fn(u64) -> u64) -> RunSummary {
     let output = TemporaryDirectory::new(&format!("restarts-{}-{}-{}", boards.connect, boards.counter, boards.grow));
     let handle = boards.launch(&output);

@@ -30,7 +30,7 @@ fn setup(name: &str, script: &str, keys: &str) -> (Setup, PathBuf) {
     (setup.and(&text), archive)
 }
 
-/// Takes a whole run of these events. Returns the transfers of its files.
+/// Executes a whole run of these events. Returns the transfers of its files.
 fn run(setup: &Setup) -> TransferSummary {
     let run = setup.start(Some(EVENTS));
     let mut front_end = FrontEnd::ferol(&run.address(), SOURCE);

@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// The effect of every byte on the checksum. Computed bit by bit in unoptimised tests, a fast source would not be fast.
+/// The effect of every byte on the checksum: bit by bit, unoptimised tests would slow down a fast source.
 const CRC16: [u16; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;

@@ -1,14 +1,14 @@
-//! Front ends under run control: programs that are slow, ignore a command, are cut off, killed and restarted, over several
-//! runs, and the real drive that controls them.
+//! Front ends under run control: programs that are slow, ignore a command, lose their connection, are killed and
+//! restarted, over several runs, and the real drive that controls them.
 //!
 //! ```text
 //!   Program (trigger, detectors) <--simulated network--> ControlledDrive --commands--> StandInNodes
 //!        |      which commands, in which order                 |   which commands nodes get
 //!        +--------------------> Referee <----------------------+
 //! ```
-//! The referee asks no machine. For a *reliable* program, which suffered no mishap in a run, everything must be right: it is
-//! never named, never left behind, and its first and last event are those of all others. While the nodes are paused a trigger
-//! source issues nothing, and afterwards it goes on.
+//! The referee asks no machine. For a *reliable* program, without mishaps in a run, everything must be right: it is
+//! never named, never left behind, and its first and last event are those of all others. While the nodes are paused, a
+//! trigger source issues nothing; afterwards it continues.
 
 mod program;
 
@@ -28,62 +28,60 @@ use ropewalk_wire::front_end::{CONTROL_VERSION, Command, Kind, OLDEST_CONTROL_VE
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// How long run control waits for an answer here.
+/// How long run control waits for an answer.
 const ANSWER: Duration = Duration::from_secs(1);
-/// How long it waits at most for data that still leave.
+/// Maximum wait for data still being sent.
 const DRAIN: Duration = Duration::from_secs(4);
 
-/// What happens to a program.
+/// A mishap of a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Mishap {
     /// Its control connection breaks.
     Reset,
-    /// Its control connection carries nothing more, without a close or an error.
+    /// Its control connection goes silent, without a close or an error.
     HalfOpen,
-    /// It is killed, and started anew after this time.
+    /// It is killed, and restarted after this time.
     Kill(Duration),
 }
 
 /// A pause of a run.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 struct PauseSetting {
-    /// Which run.
+    /// The run.
     run: usize,
     /// When it is paused, from its beginning.
     at: Duration,
-    /// For how long.
+    /// The length of the pause.
     length: Duration,
 }
 
-/// A program.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct ProgramSetting {
-    /// A start waits for it.
+    /// Whether a start waits for it.
     is_required: bool,
-    /// How long it takes to answer a command.
+    /// The delay before it obeys a command.
     delay: Duration,
-    /// In so many steps it sends the data of one event.
+    /// Steps to send the data of one event.
     steps_for_event: u64,
     /// It never answers this command.
     deaf_to: Option<Kind>,
-    /// The version of the protocol that it speaks.
+    /// Its version of the protocol.
     version: u16,
 }
 
-/// A system and what goes wrong with it.
+/// A system and its faults.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Scenario {
-    /// The seed of all chances.
+    /// The seed of all random choices.
     seed: u64,
-    /// The first one is the trigger source.
+    /// Whether the first program is the trigger source.
     has_trigger: bool,
-    /// The programs.
     programs: Vec<ProgramSetting>,
-    /// How long each run goes on until it is stopped.
+    /// How long each run lasts until it is stopped.
     runs: Vec<Duration>,
-    /// Run, time from its beginning, program, what happens.
+    /// Run, time from its beginning, program, mishap.
     mishaps: Vec<(usize, Duration, usize, Mishap)>,
-    /// Pauses, some of which the run's end overtakes.
+    /// Pauses, some of which outlast their run.
     pauses: Vec<PauseSetting>,
     /// In this run the nodes drain by themselves after this time.
     nodes_drain: Option<(usize, Duration)>,
@@ -92,7 +90,7 @@ struct Scenario {
 }
 
 impl Scenario {
-    /// The scenario of a seed. In every fourth nothing goes wrong.
+    /// The scenario of a seed. Every fourth has no faults.
     fn draw(seed: u64) -> Self {
         let mut draw = Random::new(seed, 40);
         let is_quiet = seed.is_multiple_of(4);
@@ -134,7 +132,8 @@ impl Scenario {
         }
     }
 
-    /// Pauses, and programs that know nothing of them or do not answer: the choices of another stream, so that all else stays as it was.
+    /// Pauses, and programs that do not support or do not answer them, from a separate random stream: all else stays as
+    /// it was.
     fn draw_pauses(seed: u64, runs: &[Duration], programs: &mut [ProgramSetting]) -> Vec<PauseSetting> {
         let mut draw = Random::new(seed, 41);
         let count = if draw.one_in(3) { 0 } else { draw.between(1, 4) };
@@ -155,28 +154,28 @@ impl Scenario {
         pauses
     }
 
-    /// Whether nothing happens to a program in a run, and it answers everything.
+    /// Whether a program has no mishap in a run, and answers everything.
     fn is_reliable(&self, run: usize, place: usize) -> bool {
-        // What happened in a run before may still have its effect.
+        // Mishaps of an earlier run may still have effects.
         let strikes = |struck: usize| struck <= run;
         self.programs[place].deaf_to.is_none()
             && !self.mishaps.iter().any(|&(struck, _, whom, _)| whom == place && strikes(struck))
     }
 }
 
-/// How much time passes from turn to turn.
+/// Time between turns.
 const STEP: Duration = Duration::from_millis(5);
-/// Where the drive listens.
+/// The address of the drive.
 const ADDRESS: &str = "run-control";
 
-/// Programs, the drive, the network between them.
+/// Programs, the drive, and the network between them.
 struct World {
     scenario: Scenario,
     now: Instant,
     network: Network,
     drive: ControlledDrive<Simulated, SimulatedDisk>,
     programs: Vec<Program>,
-    /// Mixed from everything that happened: equal for equal histories.
+    /// A digest of everything that happened: equal for equal histories.
     digest: u64,
 }
 
@@ -185,7 +184,7 @@ fn memory(name: &str) -> Pool {
 }
 
 impl World {
-    /// The world of a scenario, before anything has happened.
+    /// The world of a scenario, at its beginning.
     fn new(scenario: Scenario) -> Self {
         let network = Network::new(scenario.seed, Faults { give_up: Duration::from_secs(2), ..Faults::bumpy() });
         let front_ends = scenario.programs.iter().enumerate().map(|(place, program)| FrontEndConfig {
@@ -211,13 +210,13 @@ impl World {
         Self { now: Instant::ZERO, network, drive, programs, digest: scenario.seed, scenario }
     }
 
-    /// Takes every run.
+    /// Executes all runs.
     fn run(&mut self) -> Result<(), String> {
         for run in 0..self.scenario.runs.len() {
             self.take(run)?;
         }
         for account in self.drive.pools() {
-            // Each connection fills one block, and each outgoing message one; few are left of cut connections.
+            // Each connection fills one block, and so does each outgoing message; few remain from broken connections.
             let (is_balanced, most) =
                 (account.loans == account.returned + account.held, 2 * self.programs.len() as u64);
             unless(is_balanced && account.held <= 2 + most, || format!("{account:?}"))?;
@@ -245,7 +244,7 @@ impl World {
                 nodes.drain(self.now);
             }
             self.strike(run, age);
-            // An operator has a run paused that is under way.
+            // An operator pauses a run that is running.
             let is_wanted = nodes.phase == RunPhase::Running && self.is_to_be_paused(run, age);
             if std::mem::replace(&mut is_paused, is_wanted) != is_wanted {
                 referee.pause(self.now, is_wanted);
@@ -265,7 +264,7 @@ impl World {
         self.scenario.pauses.iter().any(|pause| pause.run == run && (pause.at..pause.at + pause.length).contains(&age))
     }
 
-    /// What goes wrong at this age of the run.
+    /// Causes the mishaps that are due at this age of the run.
     fn strike(&mut self, run: usize, age: Duration) {
         for (of, at, place, mishap) in &self.scenario.mishaps {
             if *of != run || age < *at || age >= *at + STEP {
@@ -314,10 +313,9 @@ impl World {
     }
 }
 
-/// How long a stand-in node takes from phase to phase.
+/// The time of a stand-in node for each phase.
 const PHASE: Duration = Duration::from_millis(20);
 
-/// The nodes of one run.
 #[derive(Debug, Default)]
 struct StandInNodes {
     phase: RunPhase,
@@ -343,14 +341,14 @@ impl StandInNodes {
         self.next = Some((now.after(PHASE), next));
     }
 
-    /// They drain by themselves.
+    /// Lets the nodes drain by themselves.
     fn drain(&mut self, now: Instant) {
         if self.phase == RunPhase::Running {
             self.next = Some((now, RunPhase::Draining));
         }
     }
 
-    /// The new phase, where it has changed by now.
+    /// Returns the new phase, if it has changed.
     fn turn(&mut self, now: Instant) -> Option<RunPhase> {
         let (_, phase) = self.next.take_if(|(due, _)| now >= *due)?;
         self.phase = phase;
@@ -361,29 +359,28 @@ impl StandInNodes {
     }
 }
 
-/// What everything that is waited for takes at most, and what the network adds to it.
+/// The time-outs of all awaited steps, and a margin for the network.
 const LONGEST_END: Duration = Duration::from_millis(500 + (2 * ANSWER.as_millis() + DRAIN.as_millis()) as u64);
 
-/// What a pause takes at most until the nodes are paused.
+/// Maximum time until the nodes are paused.
 const LONGEST_PAUSE: Duration = Duration::from_millis(100 + ANSWER.as_millis() as u64);
-/// What a trigger source that answers takes at most to be released, beyond the time in which it obeys.
+/// Maximum time until an answering trigger source is released, beyond its own delay.
 const LONGEST_RELEASE: Duration = Duration::from_millis(100);
 
-/// The referee of one run.
 #[derive(Debug)]
 struct Referee {
     run: usize,
-    /// By place: nothing happens to it in this run.
+    /// By place: whether the program has no mishap in this run.
     reliable: Vec<bool>,
     has_trigger: bool,
     is_forced: bool,
-    /// The trigger source, which answers, knows what it is to be held.
+    /// Whether the trigger source's protocol has the hold command.
     may_hold: bool,
-    /// Since when the run is to be paused, or to go on again.
+    /// Since when the run is to pause, or to resume.
     pausing: Option<Instant>,
     resuming: Option<Instant>,
     are_nodes_paused: bool,
-    /// The nodes were paused while a trigger source issued triggers that cannot be held.
+    /// Whether the nodes were paused while a trigger source issued triggers that cannot be held.
     was_beyond_hold: bool,
     nodes_started: Option<Instant>,
     stopped: Option<Instant>,
@@ -412,22 +409,21 @@ impl Referee {
         }
     }
 
-    /// The run's number.
     const fn number(&self) -> RunNumber {
         RunNumber(self.run as u32 + 1)
     }
 
-    /// Whether a program has come so far in this run.
+    /// Whether a program has reached this stage in this run.
     fn is_in(&self, program: &Program, stage: Stage) -> bool {
         program.run == self.number() && program.stage >= stage
     }
 
-    /// The stop was given, or the nodes drained by themselves.
+    /// The stop was ordered, or the nodes drained by themselves.
     fn stop(&mut self, now: Instant) {
         self.stopped.get_or_insert(now);
     }
 
-    /// The run is to be paused, or to go on.
+    /// The run must pause, or resume.
     fn pause(&mut self, now: Instant, is_paused: bool) {
         let now = Some(now).filter(|_| self.stopped.is_none());
         (self.pausing, self.resuming) = if is_paused { (now, None) } else { (None, now) };
@@ -439,7 +435,7 @@ impl Referee {
         unless(!is_held, || format!("run {}: the trigger makes event {event} while the run is paused", self.run))
     }
 
-    /// A pause comes about in its time, and ends.
+    /// Checks that a pause begins and ends in time.
     fn expect_pauses(&self, now: Instant, trigger: &Program) -> Result<(), String> {
         let is_late = |since: Option<Instant>, longest: Duration| {
             self.stopped.is_none() && since.is_some_and(|since| now.since(since) > longest)
@@ -462,7 +458,7 @@ impl Referee {
         })
     }
 
-    /// A program obeyed a command. `programs` are as they are after it.
+    /// A program obeyed a command. `programs` is the state after it.
     fn obeyed(&mut self, place: usize, command: &Command, programs: &[Program]) -> Result<(), String> {
         match command {
             Command::Enable(run) if *run == self.number() => {
@@ -531,7 +527,7 @@ impl Referee {
         }
     }
 
-    /// Everything comes to its end, however many do not answer.
+    /// Checks that the run ends in time, even if programs do not answer.
     fn is_overdue(&self, now: Instant) -> Result<(), String> {
         let is_late = self.stopped.is_some_and(|stopped| now.since(stopped) > LONGEST_END);
         unless(!is_late, || format!("run {}: its stop does not finish", self.run))

@@ -1,4 +1,4 @@
-//! A front end's program: it speaks the protocol by itself, as the libraries do.
+//! A front end's program: its own implementation of the protocol, as in the libraries.
 
 use super::ProgramSetting;
 use ropewalk_io::simulated::Simulated;
@@ -11,13 +11,12 @@ use ropewalk_wire::front_end::{
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Pause before run control is called again, and between two words about itself.
+/// The pause before it connects to run control again, and between two status messages.
 const RETRY: Duration = Duration::from_millis(200);
 const STATUS: Duration = Duration::from_millis(500);
-/// In so many triggers one is vetoed because the detector is busy.
+/// One trigger in this many is vetoed because the detector is busy.
 const BUSY_IN: u64 = 7;
 
-/// A program.
 pub(super) struct Program {
     pub(super) setting: ProgramSetting,
     pub(super) network: Simulated,
@@ -35,12 +34,12 @@ pub(super) struct Program {
     pub(super) stage: Stage,
     pub(super) run: RunNumber,
     first: u64,
-    /// Events whose trigger was seen, and those whose data have left.
+    /// The last event whose trigger was seen, and the last one whose data were sent.
     pub(super) seen: u64,
     pub(super) sent: u64,
     issued: u64,
     vetoed: u64,
-    /// Triggers that came while it was held, and whether it is.
+    /// Triggers that came while it was held, and whether it is held.
     paused: u64,
     pub(super) is_held: bool,
     stop: Option<Option<u64>>,
@@ -85,12 +84,12 @@ impl Program {
         }
     }
 
-    /// Its control connection, where it stands.
+    /// Its control connection, if there is one.
     pub(super) fn connection(&self) -> Option<Endpoint> {
         self.control.filter(|_| self.is_up)
     }
 
-    /// It is killed: nothing that it knew is left.
+    /// Kills it: it loses all of its state.
     pub(super) fn kill(&mut self, until: Instant) {
         if let Some(endpoint) = self.control.take() {
             self.network.abort(endpoint);
@@ -102,7 +101,7 @@ impl Program {
         self.dead_until = Some(until);
     }
 
-    /// A trigger: the trigger source says which event it makes, if any.
+    /// A trigger: the trigger source returns the event that it makes, if any.
     pub(super) fn trigger(&mut self) -> Option<u64> {
         if self.stage != Stage::Triggering || self.dead_until.is_some() {
             return None;
@@ -127,7 +126,7 @@ impl Program {
         }
     }
 
-    /// Does what is due; the commands that it obeyed now.
+    /// Does what is due; returns the commands that it has obeyed now.
     pub(super) fn turn(&mut self, now: Instant) -> Vec<Command> {
         if self.dead_until.take_if(|until| now >= *until).is_none() && self.dead_until.is_some() {
             return Vec::new();
@@ -248,7 +247,7 @@ impl Program {
         }
     }
 
-    /// Data leave, slowly; a stop is answered when all have.
+    /// Sends data slowly; a stop is answered when all data were sent.
     fn send(&mut self) {
         self.steps += 1;
         if self.sent < self.seen && self.steps.is_multiple_of(self.setting.steps_for_event) {

@@ -1,18 +1,18 @@
-//! Filter units in processes of their own: a real builder unit's machine with everything behind it (farm, streams, order,
-//! storage), and simulated processes that crash, hang and answer wrongly, as the seed says.
+//! Filter units in processes: the machine of a real builder unit with everything after it (farm, streams, order,
+//! storage), and simulated processes that crash, hang and answer wrongly, as the seed determines.
 //!
 //! ```text
-//!   Assigner: replaces event manager and readout unit --events--> Builder --> EventOutput: FilterStage, Storage --> disk
-//!                                                                          ^            |  ^
-//!                                                             acknowledged |     events v  |  decisions, or its end
-//!                                                                                     SimulatedUnit
+//!   Assigner: event manager and readout unit --events--> Builder --> EventOutput: FilterStage, Storage --> disk
+//!                                                                 ^            |  ^
+//!                                                    acknowledged |     events v  |  decisions, or its end
+//!                                                                            SimulatedUnit
 //! ```
-//! In scenarios with [`Lines`] these are on other machines: a real `RemoteUnit`, a simulated network, and behind it a
-//! `SimulatedNode`, which has the `SimulatedUnit`. Connections are lost at any step, and take their time.
+//! In scenarios with [`Lines`], the units are on other machines: a real `RemoteUnit`, a simulated network, and behind
+//! it a `SimulatedNode` with the `SimulatedUnit`. Connections break at any step, and have delays.
 //!
-//! The scenario determines the result: each event is decided once, by its number; an event over which two processes ended is
-//! set aside; histograms have what filters filled into them once for each decided event; and nothing that a process has is
-//! used again before that process has ended for certain.
+//! The scenario determines the result: each event is decided once, by its number; an event on which two processes ended
+//! is set aside; histograms contain what filters filled in, once per decided event; and nothing in the hands of a
+//! process is reused before that process has certainly ended.
 
 mod stand_ins;
 
@@ -42,21 +42,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long a filter unit may take over an event.
+/// Time-out of a filter unit for an event.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What a filter unit does wrong at an event.
+/// A fault of a filter unit at an event.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 enum Mishap {
-    /// Its process crashes, the first so many times.
+    /// Its process crashes, the first n times.
     Crash(u8),
-    /// Its process hangs, the first so many times.
+    /// Its process hangs, the first n times.
     Hang(u8),
-    /// It decides a little too late, the first so many times: it was ordered to end, and has not yet.
+    /// It decides slightly too late, the first n times: it was ordered to end, and has not yet.
     Slow(u8),
-    /// It says what cannot be true, the first so many times.
+    /// It gives an impossible answer, the first n times.
     Lie(u8),
-    /// It says that it cannot decide, as it may.
+    /// It reports that it cannot decide, which is permitted.
     Undecided,
 }
 
@@ -70,63 +70,63 @@ impl Mishap {
     }
 }
 
-/// The way to filter units on other machines.
+/// The connections to filter units on other machines.
 #[derive(Clone, PartialEq, Debug)]
 struct Lines {
-    /// What the network does wrong.
+    /// The faults of the network.
     faults: Faults,
-    /// At these times the connection to a filter unit is lost.
+    /// When the connection to which filter unit breaks.
     losses: Vec<(Duration, u16)>,
-    /// So many callers each node refuses, although nothing is wrong with them.
+    /// The number of valid callers that each node refuses.
     refusals: u8,
 }
 
 impl Lines {
-    /// Whether no connection is lost.
+    /// Whether no connection breaks.
     fn hold(&self) -> bool {
         self.losses.is_empty() && self.faults.reset == 0.0 && self.faults.half_open == 0.0
     }
 }
 
-/// A system and what goes wrong with it.
+/// A system and its faults.
 #[derive(Clone, PartialEq, Debug)]
 struct Scenario {
-    /// The seed of all chances.
+    /// The seed of all random choices.
     seed: u64,
     /// Events of the run.
     events: u64,
-    /// How many of them a builder unit has in work.
+    /// Maximum events in work at the builder unit.
     slots: u32,
     /// Filter units.
     units: u16,
-    /// How many events each takes at once.
+    /// Maximum events at each unit.
     credit: u64,
-    /// How long each takes over an event.
+    /// The time of each for an event.
     each: Duration,
-    /// How long each takes until it is ready.
+    /// The time until each is ready.
     start: Duration,
-    /// How many processes of each are started again within a minute.
+    /// How many processes of each are restarted within a minute.
     restarts: u32,
-    /// By event, what goes wrong.
+    /// Faults, by event.
     mishaps: BTreeMap<u64, Mishap>,
-    /// Times at which the process of a filter unit dies.
+    /// When the process of which filter unit dies.
     deaths: Vec<(Duration, u16)>,
-    /// From when on the run must end, and how long decisions are waited for then.
+    /// When the run must end, and how long it then waits for decisions.
     drain: Option<(Duration, Duration)>,
-    /// Of the second stream.
+    /// The prescale of the second stream.
     prescale: u32,
-    /// The first stream is to be in order.
+    /// Whether the first stream must be in order.
     ordered: bool,
     /// Blocks for results.
     results: usize,
-    /// What the disk does wrong.
+    /// The faults of the disk.
     faults: DiskFaults,
-    /// Where filter units are on other machines, the way there.
+    /// The connections, if filter units are on other machines.
     lines: Option<Lines>,
 }
 
 impl Scenario {
-    /// The scenario of a seed. In every fourth nothing goes wrong.
+    /// The scenario of a seed. Every fourth has no faults.
     fn draw(seed: u64) -> Self {
         let mut draw = Random::new(seed, 60);
         let is_quiet = seed.is_multiple_of(4);
@@ -164,7 +164,7 @@ impl Scenario {
             drain: None,
             prescale: draw.of(&[1, 3, 10]),
             ordered,
-            // What waits for events before it holds its result.
+            // An event that waits for others holds its result.
             results: if ordered { slots as usize + 1 } else { draw.of(&[1, 8, 64]) },
             faults: DiskFaults { write_error, ..DiskFaults::default() },
             lines: None,
@@ -174,30 +174,30 @@ impl Scenario {
         Self { drain, ..scenario }
     }
 
-    /// The scenario of a seed with filter units on other machines. In every fourth nothing goes wrong.
+    /// The scenario of a seed with filter units on other machines. Every fourth has no faults.
     fn draw_remote(seed: u64) -> Self {
         let scenario = Self::draw(seed);
         let mut draw = Random::new(seed, 62);
         let is_quiet = seed.is_multiple_of(4);
         let faults = if is_quiet { Faults::default() } else { draw.of(&[Faults::bumpy(), Faults::nasty()]) };
-        // More than one connection in a hundred events is lost, so that it happens in most seeds.
+        // More than one connection in a hundred events breaks, so that it happens for most seeds.
         let faults = Faults { reset: 10.0 * faults.reset, half_open: 4.0 * faults.half_open, ..faults };
         let losses = if is_quiet || draw.one_in(3) { 0 } else { draw.between(1, 6) };
         let unit = u64::from(scenario.units);
         let losses = (0..losses).map(|_| (Duration::from_millis(draw.below(3000)), draw.below(unit) as u16)).collect();
         let refusals = if is_quiet { 0 } else { draw.below(3) as u8 };
-        // A connection that is lost counts as an end of the unit, and nodes are not given up.
+        // A broken connection counts as an end of the unit, and nodes are not given up.
         Self { lines: Some(Lines { faults, losses, refusals }), restarts: 1000, ..scenario }
     }
 
-    /// What a filter decides on an event that it decides on.
+    /// The decision of a filter on an event that it decides.
     fn decision(&self, event: u64) -> Decision {
         let chance = mixed(self.seed, event, 7);
         let triggers = TriggerBits(u128::from(chance % 4));
         Decision { accept: !(chance >> 8).is_multiple_of(3), triggers }
     }
 
-    /// What becomes of it then, as far as it is not for a prescale to say.
+    /// The resulting verdict, apart from prescales.
     fn verdict(&self, event: u64) -> Verdict {
         match self.decision(event) {
             Decision { accept: false, .. } => Verdict::Rejected,
@@ -206,14 +206,15 @@ impl Scenario {
         }
     }
 
-    /// What a filter stores with an event: a few bytes, or so many that few such fit.
+    /// The result that a filter stores with an event: a few bytes, or so many that only few fit.
     fn result(&self, event: u64) -> Vec<u8> {
         let length = if event.is_multiple_of(9) { 3000 } else { event as usize % 30 };
         (0..length).map(|place| (event as usize + place) as u8).collect()
     }
 
-    /// Whether which events are set aside follows from the mishaps alone: no process dies by chance, none is missing, none may
-    /// decide just in time, the run does not have to end, and no process lies, for what it does behind a lie before it is ended is not held against the events.
+    /// Whether the mishaps alone determine which events are set aside: no process dies by chance, none is missing, none
+    /// may decide just in time, the run need not end, and no process lies, because its faults between a lie and its end
+    /// are not held against events.
     fn is_exact(&self) -> bool {
         let any = |is: fn(&Mishap) -> bool| self.mishaps.values().any(is);
         let lies = any(|mishap| matches!(mishap, Mishap::Lie(_))) && self.mishaps.len() > 1;
@@ -229,7 +230,7 @@ impl Scenario {
         self.mishaps.get(&event).is_some_and(|mishap| mishap.times() >= 2)
     }
 
-    /// What filters fill: each event has a bin of its own.
+    /// The histogram that filters fill: each event has its own bin.
     fn histogram(&self) -> HistogramShape {
         let bins = self.events as u32 + 1;
         HistogramShape::new("number", bins, 0.0, f64::from(bins)).expect("events are few")
@@ -249,21 +250,21 @@ impl Scenario {
     }
 }
 
-/// Everything has ended by then.
+/// Maximum time of a scenario.
 const LONGEST: Duration = Duration::from_secs(120);
 const RESTART_DELAY: Duration = Duration::from_millis(50);
 const STEP: Duration = Duration::from_millis(1);
 
-/// The machines of filter units that are elsewhere, and the network between.
+/// The machines of remote filter units, and the network between.
 struct Elsewhere {
     network: Network,
     nodes: Vec<SimulatedNode>,
-    /// Connections that are still to be lost, the first one last.
+    /// Connections that are yet to break, the first one last.
     losses: Vec<(Instant, u16)>,
 }
 
 impl Elsewhere {
-    /// The machines, and what a builder unit has of each.
+    /// The machines, and the builder unit's link to each.
     fn new(scenario: &Scenario, lines: &Lines, notes: &Arc<Mutex<Notes>>) -> (Self, Vec<Box<dyn FilterLink>>) {
         let network = Network::new(scenario.seed, lines.faults.clone());
         let config = SimulatedConfig::default();
@@ -282,7 +283,7 @@ impl Elsewhere {
         (Self { network, nodes, losses }, links)
     }
 
-    /// Loses what connections are to be lost by now, and gives each machine a turn.
+    /// Breaks the connections that are due, and gives each machine a turn.
     fn turn(&mut self, now: Instant) -> Result<usize, String> {
         while let Some((_, unit)) = self.losses.pop_if(|(at, _)| now >= *at) {
             let host = self.nodes[usize::from(unit)].host();
@@ -338,7 +339,7 @@ fn storage(scenario: &Scenario, medium: &SimulatedStorage, clock: &SimulatedCloc
 }
 
 impl World {
-    /// The world of a scenario, before anything has happened.
+    /// The world of a scenario, at its beginning.
     fn new(scenario: Scenario) -> Self {
         let clock = SimulatedClock::new(Utc(1));
         let medium = SimulatedStorage::new(scenario.seed, scenario.faults.clone());
@@ -373,12 +374,12 @@ impl World {
         Self { scenario, clock, medium, builder, output, assigner, kept, notes, elsewhere }
     }
 
-    /// Mixed from everything that happened: equal for equal histories.
+    /// A digest of everything that happened: equal for equal histories.
     fn digest(&self) -> u64 {
         mixed(Notes::of(&self.notes).digest, self.clock.now().as_nanoseconds(), self.assigner.ended.len() as u64)
     }
 
-    /// Takes the run.
+    /// Executes the run.
     fn run(&mut self) -> Result<(), String> {
         while !self.assigner.is_over() {
             if self.scenario.drain.is_some_and(|(from, _)| self.clock.now() >= Instant::ZERO.after(from)) {
@@ -421,7 +422,7 @@ impl World {
         Ok(work + self.output.turn(now, &mut self.builder, usize::MAX))
     }
 
-    /// Lets time pass, to where something happens.
+    /// Advances the time to the next event.
     fn go_on(&mut self, work: usize) -> Result<(), String> {
         let now = self.clock.now();
         let nodes = self.elsewhere.iter().flat_map(|elsewhere| &elsewhere.nodes);
@@ -434,7 +435,7 @@ impl World {
         })
     }
 
-    /// What must hold at every step.
+    /// Checks the invariants of every step.
     fn look(&self) -> Result<(), String> {
         let notes = Notes::of(&self.notes);
         unless(notes.most_at_once <= 1, || "a unit has two processes".to_owned())?;
@@ -452,7 +453,7 @@ impl World {
     }
 }
 
-/// Records that were kept.
+/// Stored records.
 #[derive(Clone, Debug, Default)]
 struct Kept(Arc<Mutex<Vec<LumisectionRecord>>>);
 
@@ -464,7 +465,8 @@ impl RecordStore for Kept {
 }
 
 impl Kept {
-    /// Every event is counted once, as it ended; every event that a filter decided on filled its histogram once, and no other one did.
+    /// Checks that every event is counted once, as it ended, and that exactly the decided events filled the histogram,
+    /// once each.
     fn judge(&self, scenario: &Scenario, ended: &BTreeMap<u64, Ending>) -> Result<(), String> {
         let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = |of: &dyn Fn(&LumisectionRecord) -> u64| records.iter().map(of).sum::<u64>();
@@ -497,10 +499,10 @@ impl Kept {
     }
 }
 
-/// By stream, the events in its files, in their order.
+/// By stream, the events in its files, in order.
 type Found = BTreeMap<String, Vec<u64>>;
 
-/// What must hold in the end.
+/// Checks the result at the end.
 fn judge(
     scenario: &Scenario,
     ended: &BTreeMap<u64, Ending>,
@@ -549,7 +551,7 @@ fn judge(
     unless(account.assigned == account.accounted() && account.in_flight == 0, || format!("{account:?}"))
 }
 
-/// An event ended as its number and its mishap say.
+/// Checks that an event ended as its number and its mishap determine.
 fn verdict_is_right(scenario: &Scenario, event: u64, ending: Ending) -> Result<(), String> {
     let is_aside = ending.verdict == Verdict::Quarantined;
     let must_be = scenario.is_set_aside(event);
@@ -557,7 +559,7 @@ fn verdict_is_right(scenario: &Scenario, event: u64, ending: Ending) -> Result<(
     let aside_is_right = if scenario.is_exact() { is_aside == must_be } else { is_aside || !is_undecided };
     unless(aside_is_right, || format!("event {event} ended as {ending:?}"))?;
     let expected = scenario.verdict(event);
-    // A prescale may leave out what only the second stream takes.
+    // A prescale may leave out an event that only the second stream takes.
     let is_left_out = ending.verdict == Verdict::Unselected && expected == Verdict::Accepted;
     let only_second = scenario.decision(event).triggers == TriggerBits::of(1);
     let is_right = is_aside || ending.verdict == expected || is_left_out && only_second;
@@ -573,7 +575,7 @@ fn holds(found: &Found, stream: &str, expected: &[u64], ordered: bool) -> Result
     unless(events == expected, || format!("stream {stream} has {events:?} and not {expected:?}"))
 }
 
-/// The events in the files, each of which is what it must be.
+/// The events in the files, each of them checked.
 fn found(scenario: &Scenario, medium: &SimulatedStorage) -> Result<Found, String> {
     let mut found = Found::new();
     let mut paths = medium.paths();

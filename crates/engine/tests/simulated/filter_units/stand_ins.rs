@@ -1,5 +1,5 @@
-//! What surrounds the real builder unit: the processes of filter units, filter nodes on other machines, and one [`Assigner`]
-//! in place of event manager and readout unit.
+//! The surroundings of the real builder unit: the processes of filter units, filter nodes on other machines, and an
+//! [`Assigner`] in place of event manager and readout unit.
 
 use super::super::mixed;
 use super::super::stand::pool;
@@ -25,9 +25,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long it takes until a process that was killed has ended; it works on meanwhile.
+/// The time from the kill of a process to its end, in which it still works.
 const DYING: Duration = Duration::from_millis(3);
-/// Room, in events; credit does not change it.
+/// Room in events; credit does not change it.
 const ROOM: usize = 15;
 
 /// Everything that happened to all filter units, for the digest and the referee.
@@ -36,18 +36,18 @@ pub(super) struct Notes {
     pub(super) digest: u64,
     /// How often each event went wrong.
     wrong: BTreeMap<u64, u8>,
-    /// By unit: what its process has, and may look at.
+    /// By unit: the events that its process holds and may read.
     pub(super) has: BTreeMap<u16, Vec<(u32, EventKey)>>,
-    /// Events on which a process decided before it was ordered to end.
+    /// Events that a process decided before it was ordered to end.
     pub(super) decided: BTreeSet<u64>,
-    /// Processes of one unit that were there at once, at most.
+    /// Maximum processes of one unit at the same time.
     pub(super) most_at_once: usize,
-    /// Connections to filter nodes that were lost while a process was behind them.
+    /// Connections to filter nodes that broke while a process was behind them.
     pub(super) lost_connections: usize,
 }
 
 impl Notes {
-    /// Those of all who share them.
+    /// Locks the shared notes.
     pub(super) fn of(shared: &Arc<Mutex<Self>>) -> MutexGuard<'_, Self> {
         shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -57,17 +57,17 @@ impl Notes {
 struct Process {
     ready_at: Instant,
     is_ready: bool,
-    /// When it has decided on the first event that it has.
+    /// When it has decided its first held event.
     due: Instant,
     hangs: bool,
-    /// It has taken too long over the first event that it has, and decides on it now.
+    /// Its first held event is overdue, and is decided now.
     is_late: bool,
     ends_at: Option<Instant>,
     is_condemned: bool,
     decided: u64,
 }
 
-/// The process of a filter unit. Where the scenario says so it crashes, hangs, or answers wrongly.
+/// The process of a filter unit. As the scenario determines, it crashes, hangs, or answers wrongly.
 pub(super) struct SimulatedUnit {
     scenario: Scenario,
     index: u16,
@@ -75,7 +75,7 @@ pub(super) struct SimulatedUnit {
     now: Instant,
     process: Option<Process>,
     has: VecDeque<(u32, EventKey)>,
-    /// Decisions that were not taken; none where it lies.
+    /// Decisions not yet taken; `None` for a lie.
     said: VecDeque<(u32, Option<u64>)>,
     histograms: Vec<HistogramShape>,
     notes: Arc<Mutex<Notes>>,
@@ -104,7 +104,7 @@ impl SimulatedUnit {
         notes.digest = mixed(notes.digest, what + 10 * u64::from(self.index), self.now.as_nanoseconds());
     }
 
-    /// What its process has lies with the builder unit, unless it is elsewhere.
+    /// Notes the events that its process holds in the builder unit's memory; a remote process has copies.
     fn show(&self) {
         if self.scenario.lines.is_some() {
             return;
@@ -112,7 +112,7 @@ impl SimulatedUnit {
         Notes::of(&self.notes).has.insert(self.index, self.has.iter().copied().collect());
     }
 
-    /// What happens at an event this time.
+    /// The mishap of an event at this attempt.
     fn mishap(&self, event: u64) -> Option<Mishap> {
         let mishap = *self.scenario.mishaps.get(&event)?;
         let mut notes = Notes::of(&self.notes);
@@ -124,7 +124,7 @@ impl SimulatedUnit {
         Some(mishap)
     }
 
-    /// It is given an event.
+    /// Gives it an event.
     pub(super) fn give(&mut self, slot: u32, key: EventKey) {
         if self.has.is_empty() {
             let due = self.now.after(self.scenario.each);
@@ -259,26 +259,26 @@ impl FilterLink for SimulatedUnit {
     fn descriptors<'a>(&'a self, _: &mut Vec<BorrowedFd<'a>>) {}
 }
 
-/// Which filter builder units and nodes agree on.
+/// The filter that builder units and nodes agree on.
 pub(super) const FILTER: u64 = 4711;
 
-/// The builder unit, as long as its connection stands.
+/// The builder unit, while its connection stands.
 struct Caller {
     endpoint: Endpoint,
     bytes: ByteQueue,
-    /// The node has told it that the filter is ready.
+    /// Whether the node has reported that the filter is ready.
     is_welcome: bool,
-    /// The process has ended: what it said is sent, then the connection is closed.
+    /// The process has ended: its output is sent, then the connection is closed.
     is_ending: bool,
-    /// Events without a decision, in their order.
+    /// Events without a decision, in order.
     held: VecDeque<EventHead>,
-    /// The sequence of the event that comes next.
+    /// The sequence of the next event.
     next: u64,
-    /// Messages for which there was no room.
+    /// Messages that found no room.
     unsent: VecDeque<Vec<u8>>,
 }
 
-/// A filter node behind a connection: it has a [`SimulatedUnit`] and speaks the messages of real nodes.
+/// A filter node behind a connection: it has a [`SimulatedUnit`] and uses the messages of real nodes.
 pub(super) struct SimulatedNode {
     peers: Simulated,
     staging: Staging,
@@ -287,7 +287,7 @@ pub(super) struct SimulatedNode {
     unit: SimulatedUnit,
     has_process: bool,
     caller: Option<Caller>,
-    /// Callers that it still refuses, although nothing is wrong with them.
+    /// Valid callers that it will still refuse.
     refusals: u8,
     events: Vec<Event>,
     said: Said,
@@ -317,12 +317,12 @@ impl SimulatedNode {
         }
     }
 
-    /// Its place on the network.
+    /// Its host on the network.
     pub(super) const fn host(&self) -> u32 {
         self.peers.host()
     }
 
-    /// Handles what has arrived, works, and sends the decisions.
+    /// Handles received messages, works, and sends the decisions.
     pub(super) fn turn(&mut self, now: Instant) -> Result<usize, String> {
         let mut events = std::mem::take(&mut self.events);
         let mut work = self.peers.poll(now, &mut events);
@@ -337,7 +337,7 @@ impl SimulatedNode {
         Ok(work)
     }
 
-    /// When it has something to do even if no message arrives.
+    /// Its next deadline, even if no message arrives.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.peers.next_deadline().into_iter().chain(self.unit.next_deadline()).min()
     }
@@ -354,8 +354,8 @@ impl SimulatedNode {
         }
     }
 
-    /// A builder unit connects. The connection before it ends, even if its end was not noticed. The new one is rejected
-    /// until the process of that one has ended.
+    /// A builder unit connects. The previous connection ends, even if its end was not noticed. The new one is rejected
+    /// until the process behind the previous one has ended.
     fn called(&mut self, endpoint: Endpoint) {
         if let Some(before) = &self.caller {
             self.peers.abort(before.endpoint);
@@ -417,7 +417,7 @@ impl SimulatedNode {
         Ok(())
     }
 
-    /// Checks an event that has come: it is the next one, whole, and within the credit.
+    /// Checks a received event: it is the next one, whole, and within the credit.
     fn event(&mut self, body: &[u8]) -> Result<(), String> {
         let Some(caller) = &mut self.caller else { return Ok(()) };
         let (head, mut rest) =
@@ -445,7 +445,7 @@ impl SimulatedNode {
         Ok(())
     }
 
-    /// Looks whether the process is ready, or has ended.
+    /// Checks whether the process is ready, or has ended.
     fn look(&mut self, now: Instant) {
         let sight = self.unit.look(now);
         if sight.is_ready && self.caller.is_some() {
@@ -463,7 +463,7 @@ impl SimulatedNode {
         }
     }
 
-    /// Sends what the process has decided.
+    /// Sends the decisions of the process.
     fn answer(&mut self) -> usize {
         let mut work = 0;
         while self.caller.as_ref().is_some_and(|caller| caller.is_welcome)
@@ -504,7 +504,7 @@ impl SimulatedNode {
         self.caller.iter_mut().for_each(|caller| caller.unsent.push_back(text.clone()));
     }
 
-    /// Sends what there is room for, and closes where that was all.
+    /// Sends as much as there is room for, and closes if that was everything.
     fn send(&mut self) {
         let Some(caller) = &mut self.caller else { return };
         while let Some(text) = caller.unsent.front() {
@@ -525,7 +525,6 @@ fn nonsense(what: impl std::fmt::Display) -> String {
     format!("what a filter node hears: {what}")
 }
 
-/// The sources of every event.
 pub(super) const SOURCES: [SourceId; 2] = [SourceId(1), SourceId(2)];
 
 /// The bytes of a source's fragment.
@@ -534,15 +533,16 @@ pub(super) fn payload(source: SourceId, event: u64) -> Vec<u8> {
     (0..length).map(|place| (event * place + u64::from(source.0)) as u8).collect()
 }
 
-/// Replaces event manager and readout unit: it assigns events, answers requests in its own order, and receives acknowledgements.
+/// Replaces event manager and readout unit: it assigns events, answers requests in its own order, and receives
+/// acknowledgements.
 pub(super) struct Assigner {
     draw: Random,
     events: u64,
     slots: u64,
     assigned: u64,
-    /// Requests that were not answered.
+    /// Unanswered requests.
     asked: Vec<RequestEntry>,
-    /// How each event ended.
+    /// The ending of each event.
     pub(super) ended: BTreeMap<u64, Ending>,
     fragments: Pool,
 }
@@ -565,13 +565,13 @@ impl Assigner {
         self.ended.len() as u64 == self.events
     }
 
-    /// Blocks of fragments that are held.
+    /// Blocks of held fragments.
     pub(super) fn held(&mut self) -> usize {
         self.fragments.collect();
         self.fragments.held()
     }
 
-    /// Assigns and answers a little.
+    /// Assigns and answers a few events.
     pub(super) fn turn(&mut self, now: Instant, builder: &mut Builder) -> usize {
         let room = self.slots - (self.assigned - self.ended.len() as u64);
         let count = self.draw.below(4).min(room).min(self.events - self.assigned);
@@ -582,7 +582,7 @@ impl Assigner {
             builder.message(now, &Message::Assign(Assign { entries }));
         }
         let mut work = count as usize;
-        // Readout units answer when they like.
+        // Readout units answer at any time.
         for _ in 0..self.draw.below(4) {
             if self.asked.is_empty() {
                 break;
@@ -621,10 +621,10 @@ impl Assigner {
         Fragment { meta, payload }
     }
 
-    /// Takes what the machine wants.
+    /// Handles an action of the machine.
     ///
     /// # Errors
-    /// Where an event ends twice.
+    /// If an event ends twice.
     pub(super) fn hear(&mut self, action: BuilderAction) -> Result<(), String> {
         match action {
             BuilderAction::ToManager(Message::Acknowledge(said)) => {

@@ -48,7 +48,7 @@ fn fragment(number: u64, source: u32) -> Fragment {
     Fragment { meta, payload: Payload::default() }
 }
 
-/// What a builder did, in the order of its doing.
+/// The output of a builder, in order.
 #[derive(Default, Debug)]
 struct Done {
     requests: Vec<(u16, Vec<RequestEntry>)>,
@@ -116,7 +116,7 @@ impl Hand {
         fragments.clear();
     }
 
-    /// Answers everything that was asked with all fragments.
+    /// Answers every request with all fragments.
     fn answer_all(&mut self, done: &Done) {
         for (readout, entries) in &done.requests {
             for &entry in entries {
@@ -126,7 +126,7 @@ impl Hand {
         }
     }
 
-    /// Assigns, answers everything, and returns the emitted slots.
+    /// Assigns these events, answers everything, and returns the emitted slots.
     fn build(&mut self, numbers: impl IntoIterator<Item = u64>) -> Vec<u32> {
         self.assign(numbers, 1);
         let done = self.done();
@@ -174,7 +174,7 @@ fn acknowledged(done: &Done) -> Vec<(u64, u16, ropewalk_terms::Outcome)> {
     done.acknowledged.iter().map(|entry| (entry.key.number(), entry.attempt.0, entry.ending.outcome)).collect()
 }
 
-/// Builds events of `2 * readouts` fragments; returns how many were complete and acknowledged.
+/// Builds events of `2 * readouts` fragments; returns the number of complete and acknowledged ones.
 fn drive(readouts: u16, events: u64) -> u64 {
     let settings = BuilderConfig { slots: 256, credit_bytes: 1 << 30, ..config(readouts) };
     let mut builder = Builder::new(settings);
@@ -279,7 +279,7 @@ fn enter(hand: &mut Hand, input: Input, asked: &mut Vec<(u16, Vec<RequestEntry>)
         Input::Pass { percent } => hand.pass(TIMEOUT * percent / 100),
         Input::Manager => hand.builder.manager_connected(hand.now),
     }
-    // The hand checks the balance.
+    // `done` checks the balance.
     asked.extend(hand.done().requests);
 }
 
@@ -316,7 +316,7 @@ fn credit(done: &Done) -> Option<(u64, u64)> {
     done.credits.last().map(|credit| (credit.events, credit.bytes))
 }
 
-/// What the builder tells a new manager: event, attempt, outcome; and how many messages it took.
+/// The builder's report to a new manager: event, attempt, outcome; and the number of messages.
 fn told(done: &Done) -> (Vec<(u64, u16, Option<Outcome>)>, usize) {
     let messages: Vec<_> = done
         .other
@@ -352,7 +352,7 @@ fn a_new_connection_counts_anew_without_what_is_in_work() {
     let emitted = hand.build(1..=3);
     hand.written(emitted[0]);
     hand.done();
-    // The manager may have assigned a fourth event that was lost on the way: the credit does not depend on it.
+    // The manager may have assigned a fourth event that was lost in flight: the credit does not depend on it.
     hand.builder.manager_connected(hand.now);
     assert_eq!(credit(&hand.done()), Some((2, 1000 - 2 * u64::from(BYTES))));
     hand.written(emitted[1]);
@@ -360,7 +360,7 @@ fn a_new_connection_counts_anew_without_what_is_in_work() {
     assert_eq!(credit(&hand.done()), Some((4, 1000)));
 }
 
-/// Pairs of an event and a readout unit whose fragments the event does not have, to be sent to the manager.
+/// Pairs of an event and a readout unit whose fragments the event lacks, as reported to the manager.
 fn lacking(done: &Done) -> Vec<(u64, u16, u16)> {
     let of = |message: &Message| match message {
         Message::Lacking(lacking) => lacking.entries.to_vec(),
@@ -369,7 +369,7 @@ fn lacking(done: &Done) -> Vec<(u64, u16, u16)> {
     done.other.iter().flat_map(of).map(|entry| (entry.key.number(), entry.attempt.0, entry.readout)).collect()
 }
 
-/// A readout unit that was away may hold fragments that no record has.
+/// A readout unit that was absent may hold fragments that no record has.
 #[test]
 fn what_an_event_was_built_without_is_sent_ahead_of_its_acknowledgement_and_of_each_repetition() {
     let mut hand = Hand::new(config(70));
@@ -441,7 +441,7 @@ fn an_event_that_is_done_and_assigned_again_is_acknowledged_again() {
     assert_eq!(acknowledged(&done), [(1, 2, Outcome::Complete)]);
     assert_eq!(credit(&done), Some((6, 1200)));
     assert!(done.requests.is_empty());
-    // The same message once more says nothing new.
+    // A repeated message changes nothing.
     hand.assign([1], 2);
     let done = hand.done();
     assert!(done.acknowledged.is_empty() && done.credits.is_empty());
@@ -467,8 +467,7 @@ fn a_new_manager_gets_the_events_in_work_and_the_last_finished_ones() {
     assert!(done.iter().all(|entry| (3..=10).contains(&entry.0) && entry.2 == Some(Outcome::Complete)));
 }
 
-/// Another builder unit has the oldest event and does not finish it, so that readout units do not learn how later ones
-/// ended.
+/// Another builder unit does not finish the oldest event, so that readout units do not learn how later ones ended.
 #[test]
 fn a_whole_table_of_ended_events_is_remembered_for_a_successor() {
     let mut hand = Hand::new(BuilderConfig { table: 64, ..config(1) });

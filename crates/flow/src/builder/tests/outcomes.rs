@@ -1,4 +1,5 @@
-//! Requests and answers, and what becomes of events: policies, acknowledgement levels, bunch crossings, and sources that slip.
+//! Requests and answers, and the outcomes of events: policies, acknowledgement levels, bunch crossings, and sources
+//! that slip.
 
 use super::{Hand, TIMEOUT, acknowledged, config, fragment, key};
 use crate::builder::synchrony::{self, Action, Config, SourceConfig};
@@ -52,7 +53,7 @@ fn a_readout_unit_that_answers_nothing_at_all_is_waited_for_longer_than_one_that
     hand.answer(0, first, &[0, 1]);
     let emitted = hand.done().emitted;
     assert!(hand.builder.event(emitted[0]).complete);
-    // It goes on, and leaves one out.
+    // It continues, and omits one.
     hand.assign([2], 1);
     hand.done();
     hand.pass(TIMEOUT);
@@ -62,7 +63,7 @@ fn a_readout_unit_that_answers_nothing_at_all_is_waited_for_longer_than_one_that
     hand.pass(TIMEOUT);
     assert_eq!(hand.done().emitted.len(), 1, "event 3");
     assert_eq!(hand.builder.in_work(), 2, "event 2, of which there is nothing, is dropped");
-    // And in the end it is not waited for.
+    // In the end it is given up.
     hand.assign([4], 1);
     hand.done();
     hand.pass(10 * TIMEOUT - Duration::from_nanos(1));
@@ -157,7 +158,7 @@ fn a_silent_readout_unit_is_given_up_after_the_time_out() {
     let emitted = hand.done().emitted;
     assert_eq!(hand.missing(emitted[0]), [(10, Cause::TimedOut), (11, Cause::TimedOut)]);
     assert_eq!(hand.builder.next_deadline(), None);
-    // Its answer comes after all.
+    // Its answer arrives after all.
     hand.answer(1, done.requests[1].1[0], &[10, 11]);
     assert_eq!(hand.builder.counts().stale_answers, 1);
 }
@@ -186,7 +187,7 @@ fn a_request_that_was_skipped_is_given_up_while_others_are_answered() {
         let emitted = hand.build([number]);
         hand.written(emitted[0]);
     }
-    // Nothing of it came, so that there was nothing to emit.
+    // No fragment arrived, so nothing was emitted.
     assert_eq!(hand.builder.account().incomplete_dropped.get(Cause::TimedOut), 1);
     assert_eq!((hand.builder.account().built, hand.builder.in_work()), (6, 0));
 }
@@ -252,7 +253,7 @@ fn more_than_sixty_four_readout_units_are_nothing_special() {
     assert!(hand.builder.event(emitted[0]).complete);
 }
 
-/// Assigns an event and leaves source 1 out.
+/// Assigns an event and omits source 1.
 fn incomplete(hand: &mut Hand, number: u64) {
     hand.assign([number], 1);
     let request = hand.done().requests[0].1[0];
@@ -451,7 +452,7 @@ fn what_was_decided_is_acknowledged_with_the_event() {
         hand.builder.decided(slot, verdict);
         hand.written(slot);
     }
-    // One that is named twice ends once.
+    // A slot that is named twice ends once.
     let discarded = [(slots[2], Verdict::Rejected), (slots[3], Verdict::Unselected), (slots[2], Verdict::Accepted)];
     hand.builder.discard(hand.now, discarded);
     let acknowledged = hand.done().acknowledged;
@@ -564,7 +565,7 @@ fn it_can_be_switched_off() {
 const SLIP: u64 = 300;
 const EVENTS: u64 = 1000;
 
-/// The crossing_of of a trigger: without a pattern over a few hundred events.
+/// The bunch crossing of a trigger: without a pattern over a few hundred events.
 fn crossing_of(trigger: u64) -> u16 {
     (trigger.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u16 % 3564
 }

@@ -1,4 +1,4 @@
-//! Each arrow of the picture, and front ends that are slow, fail, go or come back.
+//! Each arrow of the picture, and front ends that are slow, fail, leave or return.
 
 use super::*;
 use crate::control::{RunCommand, RunPhase};
@@ -19,7 +19,7 @@ fn order() -> RunOrder {
     RunOrder { run: RUN, first: EventKey::new(0, 1), last: None, addresses: vec!["ru0".to_owned(); 3] }
 }
 
-/// The trigger source, a telescope, and one that no event needs.
+/// The trigger source, a telescope, and one that is not required.
 fn front_ends() -> FrontEnds {
     let member = |id, is_trigger, is_required| FrontEndConfig {
         source: SourceId(id),
@@ -35,14 +35,14 @@ fn hello(stage: Stage, run: RunNumber) -> Hello {
     Hello { stage, run, ..Hello::new(SourceId(1), "any") }
 }
 
-/// All that is to be done now, pings left out.
+/// All actions due now, without pings.
 fn actions(front_ends: &mut FrontEnds, now: Instant) -> Vec<FrontEndAction> {
     std::iter::from_fn(|| front_ends.poll(now))
         .filter(|action| !matches!(action, FrontEndAction::Tell(_, Command::Ping)))
         .collect()
 }
 
-/// The next actions, in short: the kind of each command, and its receiver (9 for the nodes).
+/// The next actions, abbreviated: the kind of each command, and its receiver (9 for the nodes).
 fn told(front_ends: &mut FrontEnds, now: Instant) -> Vec<(usize, String)> {
     let short = |action| match action {
         FrontEndAction::Tell(place, command) => (place, format!("{:?}", command.kind())),
@@ -61,7 +61,7 @@ fn connect_all(front_ends: &mut FrontEnds, now: Instant) {
     (0..3).for_each(|place| front_ends.connected(now, place, hello(Stage::Idle, RunNumber(0))));
 }
 
-/// A run in which triggers come.
+/// A run with triggers.
 fn running() -> FrontEnds {
     let mut front_ends = front_ends();
     connect_all(&mut front_ends, at(0.0));
@@ -138,7 +138,7 @@ fn one_connection_serves_several_runs() {
     actions(&mut front_ends, at(1.0));
     front_ends.start(at(2.0), RunOrder { run: RunNumber(8), ..order() });
     assert_eq!(told(&mut front_ends, at(2.0)), told_all("Configure", 0..3));
-    // A word about the last run that was long on its way.
+    // A delayed word about the last run.
     front_ends.heard(at(2.0), 1, &stopped(5));
     assert_eq!(front_ends.members()[1].stage(), Stage::Idle);
     assert!(front_ends.members()[TRIGGER].vetoed().is_none());
@@ -152,7 +152,7 @@ fn a_front_end_that_was_ready_has_its_settings_and_one_that_only_stopped_has_not
     front_ends.start(at(0.0), order());
     assert_eq!(ready(&front_ends), [false; 3]);
     (0..2).for_each(|place| front_ends.heard(at(0.1), place, &Word::Ready(RUN)));
-    // The third one does not know the run, and says so in its answer to the stop.
+    // The third one does not know the run, and reports so in its answer to the stop.
     front_ends.connected(at(0.2), 2, hello(Stage::Idle, RunNumber(0)));
     front_ends.heard(at(0.3), 2, &stopped(0));
     assert_eq!(ready(&front_ends), [true, true, false]);
@@ -253,7 +253,7 @@ fn a_front_end_whose_data_no_longer_leave_is_left_behind() {
     front_ends.heard(at(1.0), TRIGGER, &vetoed(90));
     [TRIGGER, 2].into_iter().for_each(|place| front_ends.heard(at(1.0), place, &stopped(90)));
     actions(&mut front_ends, at(1.0));
-    // It answers pings, and nothing moves.
+    // It answers pings, and makes no progress.
     front_ends.heard(at(9.0), 1, &Word::Status(Status { run: RUN, ..Status::default() }));
     assert_eq!(told(&mut front_ends, at(11.0)), [(9, "Stop Some(90)".to_owned())]);
 }
@@ -373,7 +373,7 @@ fn a_front_end_that_reports_too_much_is_cut_off_and_counted() {
     assert_eq!(front_ends.members()[2].readings().refused, 1);
 }
 
-/// Something that may happen to a front end, or to the run.
+/// An event of a front end, or of the run.
 fn happen(front_ends: &mut FrontEnds, now: Instant, what: u8, place: usize) {
     let failed = || Word::Failed(Failed { run: RUN, text: "failed".to_owned() });
     match what {
@@ -397,7 +397,7 @@ fn happen(front_ends: &mut FrontEnds, now: Instant, what: u8, place: usize) {
 }
 
 proptest! {
-    /// Front ends may say anything at any time: nodes start once at most and stop once, and they do stop.
+    /// Front ends may send anything at any time: nodes start at most once and stop once, and they do stop.
     #[test]
     fn every_stop_finishes_with_any_words_of_front_ends(
         story in prop::collection::vec((0_u8..17, 0_usize..3, 0_u64..3000), 0..80)
@@ -598,7 +598,7 @@ fn a_stop_of_a_paused_run_lets_the_nodes_go_on_and_vetoes_a_trigger_source_that_
     run.heard(at(1.0), TRIGGER, &held(42));
     actions(&mut run, at(1.0));
     run.stop(at(2.0), None);
-    // What front ends have left may find no room while no event is built.
+    // Data of front ends may find no room while no event is built.
     assert_eq!(told(&mut run, at(2.0)), [(9, "Resume".to_owned()), (TRIGGER, "Veto".to_owned())]);
     run.pause(at(2.0), true);
     run.heard(at(2.1), TRIGGER, &vetoed(42));

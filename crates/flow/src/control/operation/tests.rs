@@ -1,4 +1,4 @@
-//! Each arrow of the picture, repeats, time limits, and any order of everything.
+//! Each arrow of the picture, repetitions, time limits, and any order of events.
 
 use super::*;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const LIMITS: TaskLimits =
     TaskLimits { prepare: SECOND, begin: SECOND, pause: SECOND, drain: SECOND, force: SECOND, close: SECOND };
 
-/// An operation, the time, and a caller that does its tasks.
+/// An operation, the time, and a caller that executes its tasks.
 struct Rig {
     operation: Operation,
     now: Instant,
@@ -39,7 +39,7 @@ impl Rig {
         self.last
     }
 
-    /// The command's answer, after everything that it takes was done at once.
+    /// The command's answer, after all of its tasks were done at once.
     fn ask(&mut self, command: Command) -> Answer {
         let number = self.give(command);
         while self.work() {}
@@ -66,7 +66,7 @@ impl Rig {
         true
     }
 
-    /// Does the next thing, which is expected, with this outcome.
+    /// Executes the next task, which must be `task`, with this outcome.
     fn expect(&mut self, task: Task, outcome: Outcome) {
         let (number, next) = self.next();
         assert_eq!(next, task);
@@ -296,7 +296,7 @@ fn a_run_may_end_by_itself_and_another_one_follow() {
     assert_eq!(rig.state(), OperationState::Draining);
     while rig.work() {}
     assert_eq!(rig.state(), OperationState::Running);
-    // This run ends without having been asked to.
+    // This run ends without a command.
     rig.operation.run_over(rig.now);
     while rig.work() {}
     assert_eq!(rig.state(), OperationState::Configured);
@@ -368,8 +368,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// In any order of events: tasks come one at a time, each thing that was set up is given back once, and each
-    /// command gets one answer.
+    /// In any order of events: tasks come one at a time, each resource is released once at most, and each command gets
+    /// one answer.
     #[test]
     fn every_command_is_answered_and_nothing_is_kept(steps in prop::collection::vec(step(), 0..80)) {
         let mut rig = Rig::new();

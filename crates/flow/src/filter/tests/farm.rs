@@ -1,5 +1,5 @@
-//! Which filter unit gets which event, and what becomes of it when a filter unit ends: rule by rule, and with filter units that end
-//! at random.
+//! The assignment of events to filter units, and their fate when a filter unit ends: rule by rule, and with filter
+//! units that end at random.
 
 use crate::filter::{FarmAction, FarmConfig, FilterFarm};
 use crate::supervision::SupervisorConfig;
@@ -19,7 +19,7 @@ const SUPERVISION: SupervisorConfig = SupervisorConfig {
     restarts: 3,
 };
 
-/// A farm whose units are ready, each with credit for so many events, at 0.
+/// A farm whose units are ready, each with this credit in events, at 0.
 fn farm(units: u16, credit: u64) -> FilterFarm {
     let mut farm = FilterFarm::new(FarmConfig { units, slots: 16, supervision: SUPERVISION });
     for unit in 0..units {
@@ -38,7 +38,7 @@ fn add(farm: &mut FilterFarm, slots: impl IntoIterator<Item = u32>) {
     slots.into_iter().for_each(|slot| farm.add(slot, EventKey::new(0, u64::from(slot)), Attempt(1)));
 }
 
-/// What is offered now: unit and slot.
+/// The current offers: unit and slot.
 fn offered(farm: &mut FilterFarm, now: Instant) -> Vec<(u16, u32)> {
     std::iter::from_fn(|| farm.poll(now))
         .map(|action| match action {
@@ -52,7 +52,7 @@ fn decide(farm: &mut FilterFarm, unit: u16, slots: impl IntoIterator<Item = u32>
     slots.into_iter().for_each(|slot| assert!(farm.decided(unit, slot, Attempt(1)), "slot {slot}"));
 }
 
-/// A unit that has ended is started again and ready, at the time that is returned.
+/// Restarts a unit that has ended until it is ready. Returns the time.
 fn again(farm: &mut FilterFarm, now: Instant, unit: u16, credit: u64) -> Instant {
     let later = now.after(SUPERVISION.restart_delay);
     assert!(farm.next_deadline().is_some_and(|due| due <= later));
@@ -95,7 +95,7 @@ fn what_one_ended_over_is_tried_by_another_and_the_rest_is_returned_before_it() 
     assert_eq!(offered(&mut farm, at(0)).len(), 6);
     decide(&mut farm, 0, [0]);
     farm.ended(at(2), 0);
-    // Unit 1 has 1, 3 and 5; it takes one more.
+    // Unit 1 has 1, 3 and 5, and takes one more.
     assert_eq!(offered(&mut farm, at(2)), [(1, 4)], "first what only waited behind it");
     decide(&mut farm, 1, [1, 3, 5, 4]);
     farm.granted(1, 8);
@@ -254,13 +254,13 @@ fn what_is_not_taken_is_offered_again_first_when_there_is_room() {
 const SLOTS: u32 = 12;
 const CREDIT: u64 = 4;
 
-/// What the processes are, beside the machine.
+/// The processes, outside of the machine.
 struct Bench {
     farm: FilterFarm,
     now: Instant,
     has: Vec<VecDeque<u32>>,
     decided: Vec<u64>,
-    /// By slot: which event, and over how many of its tries a process ended.
+    /// By slot: the event, and the number of its attempts in which a process ended.
     events: BTreeMap<u32, (u64, u8)>,
     next: u64,
     ended: u64,
@@ -268,7 +268,7 @@ struct Bench {
 
 impl Bench {
     fn new(units: u16) -> Self {
-        // Ends are as many as there are: that all are given up is another test.
+        // Restarts are unlimited: giving up on all units is another test.
         let supervision = SupervisorConfig { restarts: 100_000, ..SUPERVISION };
         Self {
             farm: FilterFarm::new(FarmConfig { units, slots: SLOTS, supervision }),
@@ -349,7 +349,7 @@ proptest! {
             prop_assert_eq!((bench.farm.in_work(), bench.farm.oldest()), (bench.events.len(), waiting));
         }
         for turn in 0..10_000_u32 {
-            // Time passes only when nothing else can be done: no unit is killed for being slow.
+            // Time passes only when nothing else can be done: no unit is killed for slowness.
             let all_idle = bench.has.iter().all(VecDeque::is_empty);
             bench.step(if all_idle { 7 } else { 3 }, if all_idle { 50 } else { (turn % 4) as u8 });
             if bench.events.is_empty() {

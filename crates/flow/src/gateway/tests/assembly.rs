@@ -1,4 +1,4 @@
-//! Assembly: which packet goes where, and what is said of every other one.
+//! Assembly: the set of each packet, and the cause of every other one.
 
 use super::*;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use ropewalk_terms::{Cause, EventKey, Incarnation};
 use ropewalk_wire::gateway::{Credit, EventFlags, Frame, Message, PushView};
 use ropewalk_wire::mep::MEP_HEADER_BYTES;
 
-/// A finished set: its first event, how it ended, which sources are missing and why.
+/// A finished set: its first event, how it ended, and which sources are missing and why.
 pub(super) type Finished = (u64, Ending, Vec<(u16, Cause)>);
 
 pub(super) fn finished(assembly: &mut Assembly) -> Vec<Finished> {
@@ -19,12 +19,12 @@ pub(super) fn finished(assembly: &mut Assembly) -> Vec<Finished> {
     all
 }
 
-/// Offers a packet that does not come back.
+/// Offers a packet that must not be refused.
 pub(super) fn offer(assembly: &mut Assembly, from: Address, packet: Payload, now: Instant) {
     assert_eq!(assembly.on_packet(from, packet, now), None, "there is a set for it");
 }
 
-/// Time passes, and everything that came was looked at.
+/// Lets time pass after all received packets were read.
 pub(super) fn pass(assembly: &mut Assembly, now: Instant) {
     assembly.on_drained(now);
     assembly.on_time(now);
@@ -59,7 +59,7 @@ fn a_set_that_waited_long_enough_says_which_sources_are_missing() {
     let missing = vec![(0, Cause::TimedOut), (2, Cause::TimedOut)];
     assert_eq!(finished(&mut assembly), [(8, Ending::Incomplete, missing)]);
     assert_eq!(assembly.next_deadline(), Instant::FAR_FUTURE);
-    // What comes now is late, or was there.
+    // These packets are late, or duplicates.
     offer(&mut assembly, address(0), bench.packet(8, 4, 1, 8), at(111));
     offer(&mut assembly, address(1), bench.packet(8, 4, 1, 8), at(111));
     let account = assembly.account();
@@ -196,7 +196,7 @@ fn where_all_sets_are_in_assembly_the_oldest_goes_and_the_packet_waits_for_it() 
     assert_eq!((assembly.account().packets.dropped.total(), assembly.account().refused.total()), (0, 0));
 }
 
-/// Later sets are decided and cannot leave before it; packets wait for their places, perhaps its own among them.
+/// Later sets are decided and cannot leave before it; packets wait for their places, possibly its own among them.
 #[test]
 fn a_set_that_holds_up_the_order_of_decisions_waits_for_packets_no_longer_than_decisions_take() {
     let mut bench = Bench::new();
@@ -295,7 +295,7 @@ fn each_source_has_an_account_of_its_own() {
 #[test]
 fn a_set_does_not_time_out_while_unseen_packets_are_here() {
     let mut bench = Bench::new();
-    // A gateway that begins while its sources send has never seen everything that had come.
+    // A gateway that starts while its sources send has never read everything that had arrived.
     for has_looked in [true, false] {
         let mut assembly = Assembly::new(0, &flow(2, 4));
         if has_looked {
@@ -386,7 +386,7 @@ fn each_set_says_from_where_on_sets_are_open() {
     assert_eq!(from, [EventKey::new(0, 0), EventKey::new(0, 4), EventKey::MAX]);
 }
 
-/// Two flows over one input: the first one's packet waits for a set, and all behind it cannot be looked at.
+/// Two flows share an input: the first one's packet waits for a set, and all packets behind it are unread.
 #[test]
 fn a_flow_behind_a_packet_of_another_one_does_not_ask_to_be_woken_in_vain() {
     let mut bench = Bench::new();
@@ -437,13 +437,13 @@ fn where_too_much_is_held_what_waits_longest_is_moved_and_stays_what_it_was() {
     assert_eq!([0; 2].map(|_| assembly.evacuate(&mut much)), [2, 0], "a set that is used again has not been moved");
 }
 
-/// A packet that lies in several pieces of 16 bytes.
+/// A packet in several pieces of 16 bytes.
 fn scattered(bytes: &[u8]) -> Payload {
     let mut staging = Staging::new(Pool::new(PoolConfig::heap("scattered", 16, 64)).expect("memory"));
     bytes.chunks(16).map(|piece| staging.write(piece).expect("room")).collect()
 }
 
-/// Packets of sets in the order in which they come: from which source of which set, and which bit of the first event is flipped.
+/// Packets of sets in order of arrival: source, set, and the flipped bit of the first event, if any.
 fn spoilt_packets(sources: u16, spoilt: &[Option<(u16, u8)>], swaps: &[usize]) -> Vec<(u16, u64, Option<u8>)> {
     let of_set = |(set, spoilt): (u64, &Option<(u16, u8)>)| {
         let spoilt = spoilt.map(|(source, bit)| (source % sources, bit));
@@ -491,7 +491,7 @@ proptest! {
         }
     }
 
-    /// Source 0 starts again at one set and is right again at a later one; it lags behind the others throughout.
+    /// Source 0 restarts at one set and is right again at a later one; it lags behind the others throughout.
     #[test]
     fn a_source_that_restarted_is_in_no_wrong_set(
         sources in 2_u16..5,
@@ -559,7 +559,7 @@ proptest! {
     }
 }
 
-/// A packet of four events: of each so many bytes of `fill`.
+/// A packet of four events, with these numbers of bytes of `fill`.
 fn packet(bench: &mut Bench, fill: u8, lengths: [usize; 4]) -> Payload {
     let fragments = lengths.map(|length| vec![fill; length]);
     let mut bytes = Vec::new();
@@ -567,7 +567,7 @@ fn packet(bench: &mut Bench, fill: u8, lengths: [usize; 4]) -> Payload {
     bench.payload(&bytes)
 }
 
-/// A gateway's halves, and a finished set of sources 0 and 2 with the fragments that the tests look for; source 1 has sent nothing.
+/// A gateway's halves, and a finished set of sources 0 and 2 with the tested fragments; source 1 has sent nothing.
 fn halves(bench: &mut Bench, change: impl FnOnce(&mut FlowConfig)) -> (Receiver, Sender, EventSet) {
     let mut flow = flow(3, 4);
     change(&mut flow);
@@ -583,7 +583,7 @@ fn halves(bench: &mut Bench, change: impl FnOnce(&mut FlowConfig)) -> (Receiver,
     (receiver, sender, set)
 }
 
-/// Everything that is pushed to the only node: events and their bytes.
+/// Everything pushed to the only node: events and their bytes.
 fn pushed(sender: &mut Sender) -> Vec<(EventKey, Vec<u8>)> {
     let credit = Credit { node: 0, incarnation: Incarnation(1), window: 8 };
     sender.on_message(&Message::Credit(credit), at(100));
@@ -604,7 +604,7 @@ fn an_event_is_shown_with_its_fragments_apart_and_with_what_is_missing() {
     let (_, mut sender, set) = halves(&mut bench, |_| {});
     let set = sender.on_set(set, at(100)).expect("its events wait for nodes");
     let mut places = FragmentPlaces::new(3);
-    // In any order: the set finds its way back.
+    // In any order.
     for (event, fragments) in [(3, vec![(0, 7), (2, 4)]), (0, vec![(0, 3), (2, 2)]), (1, vec![(0, 5)]), (2, vec![])] {
         let view = set.show(event, &mut places);
         assert_eq!(view.fragments().collect::<Vec<_>>(), fragments);

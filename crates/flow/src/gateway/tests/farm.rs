@@ -1,4 +1,4 @@
-//! The farm: which node gets which event, what follows from what nodes say, and a node that puts events together.
+//! The farm: which node gets which event, the effects of nodes' messages, and a node that puts events together.
 
 use super::*;
 use Verdict::{Accept, NotReceived, Reject};
@@ -15,7 +15,7 @@ struct Setup {
     sets: u64,
 }
 
-/// What a push says: its node, its floor, its pieces.
+/// The contents of a push: its node, its floor, its pieces.
 type Pushed = (u16, u64, Vec<(PieceHead, Vec<u8>)>);
 
 impl Setup {
@@ -58,7 +58,7 @@ impl Setup {
         self.gateway.on_message(&Message::Decisions(decisions), at(now));
     }
 
-    /// The next push; its bytes are checked to be the same gathered and copied.
+    /// The next push; its gathered bytes are checked against the copied ones.
     fn push(&mut self, now: u64) -> Option<Pushed> {
         let node = self.gateway.next_push()?;
         let view = self.gateway.push_view();
@@ -77,7 +77,7 @@ impl Setup {
         Some((node, view.head().floor, view.pieces().map(|(head, bytes)| (head, bytes.to_vec())).collect()))
     }
 
-    /// Everything that is pushed now: node, sequence number, event, attempt.
+    /// All current pushes: node, sequence number, event, attempt.
     fn pushes(&mut self, now: u64) -> Vec<(u16, u64, u64, u16)> {
         let mut all = Vec::new();
         while let Some((node, _, pieces)) = self.push(now) {
@@ -86,7 +86,7 @@ impl Setup {
         all
     }
 
-    /// Decisions that leave now: event, accepted, word, by default.
+    /// Decisions sent now: event, accepted, word, by default.
     fn stream(&mut self, now: u64) -> Vec<(u64, bool, u32, bool)> {
         let mut all = Vec::new();
         while let Some(message) = self.gateway.next_message(at(now)) {
@@ -173,7 +173,7 @@ fn a_lost_message_of_decisions_loses_no_credit_and_its_events_go_out_again() {
     setup.decisions(0, 3, &[(2, Accept)], 1);
     assert_eq!(setup.farm().lost, 2);
     assert_eq!(setup.pushes(1), [(0, 4, 1, 2), (0, 5, 0, 2)]);
-    // Told once more, too late.
+    // Reported once more, too late.
     setup.decisions(0, 3, &[(0, Accept), (1, Accept), (2, Accept)], 1);
     assert_eq!((setup.farm().ignored, setup.farm().decided), (3, 1));
 }
@@ -215,7 +215,7 @@ fn a_silent_nodes_events_go_to_others_and_what_it_says_of_them_later_is_ignored(
     assert_eq!(setup.pushes(1000), [(1, 2, 0, 2), (1, 3, 1, 2)]);
     setup.decisions(0, 2, &[(0, Accept), (1, Accept)], 1001);
     assert_eq!((setup.farm().decided, setup.farm().ignored), (0, 0), "it is not there");
-    // In the same life again: it has room, and nothing that it had before counts.
+    // In the same incarnation again: it has room, and its earlier events do not count.
     setup.credit(0, 2, 1, 1002);
     setup.decisions(0, 2, &[(0, Accept), (1, Accept)], 1003);
     assert_eq!((setup.farm().decided, setup.farm().ignored), (0, 2));
@@ -249,7 +249,7 @@ fn an_event_without_a_decision_is_decided_by_default_in_time() {
     setup.gateway.turn(at(500), |_| {});
     let by_default = |event| (event, true, 99, true);
     assert_eq!(setup.stream(500), [by_default(0), (1, false, 101, false), by_default(2), by_default(3)]);
-    // What it has still counts against its credit, until it says something.
+    // Its remaining events count against its credit, until it sends a message.
     setup.set(500);
     setup.credit(0, 2, 1, 500);
     let (_, floor, pieces) = setup.push(500).expect("a push");
@@ -450,7 +450,7 @@ fn node() -> FarmNode {
     })
 }
 
-/// A part of an event of six bytes, which are its places.
+/// A part of an event of six bytes, whose values are their offsets.
 fn part(sequence: u64, offset: u32, length: u32) -> PieceHead {
     let key = EventKey::new(0, 1000 + sequence);
     PieceHead { sequence, key, attempt: Attempt(1), total: 6, offset, length, ..PieceHead::default() }
@@ -470,7 +470,7 @@ fn push(node: &mut FarmNode, incarnation: u64, floor: u64, parts: &[PieceHead], 
     node.on_push(&PushView::parse(&message[FRAME_BYTES..]).expect("a push"), at(now));
 }
 
-/// Whole events, by their numbers.
+/// Complete events, by their numbers.
 fn events(node: &mut FarmNode) -> Vec<u64> {
     let mut all = Vec::new();
     while let Some(event) = node.next_event() {

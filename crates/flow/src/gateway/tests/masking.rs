@@ -1,4 +1,4 @@
-//! What is known of each source: which sets it takes part in, and what is counted of its fragments.
+//! The masks of sources: in which sets each takes part, and how its fragments are counted.
 
 use super::assembly::{dropped, finished, offer, pass};
 use super::*;
@@ -8,7 +8,7 @@ use ropewalk_terms::{Binning, Cause};
 use ropewalk_wire::mep::MepView;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The events at which each source was masked and took part again.
+/// The events at which each source was masked and unmasked.
 fn turns(assembly: &Assembly) -> BTreeMap<u16, Vec<u64>> {
     let of = |turns: &mut dyn Iterator<Item = ropewalk_terms::EventKey>| turns.map(|key| key.number()).collect();
     assembly.masking().turns().map(|(source, mut turns)| (source, of(&mut turns))).collect()
@@ -25,7 +25,7 @@ fn a_source_is_out_from_the_next_set_on_and_the_set_in_assembly_waits_for_it() {
     offer(&mut assembly, address(0), bench.packet(100, 4, 1, 8), at(0));
     assembly.mask(1, true);
     assert_eq!(turns(&assembly), [(1, vec![104])].into(), "it is known at once, whether anything comes or not");
-    // Before the set is begun, while it is in assembly, and when it is complete.
+    // Before the set is begun, during assembly, and when it is complete.
     for source in [1, 0, 1, 2, 1] {
         offer(&mut assembly, address(source), bench.packet(104, 4, 1, 8), at(0));
     }
@@ -63,7 +63,7 @@ fn an_incomplete_set_does_not_name_a_source_that_takes_no_part() {
     let mut assembly = Assembly::new(0, &flow(3, 4));
     assembly.mask(1, true);
     offer(&mut assembly, address(0), bench.packet(0, 4, 1, 8), at(0));
-    // What it sends is wrong, too.
+    // Its packets are also invalid.
     offer(&mut assembly, address(1), bench.packet(0, 5, 1, 8), at(0));
     offer(&mut assembly, address(1), bench.packet(2, 4, 1, 8), at(0));
     pass(&mut assembly, at(100));
@@ -75,7 +75,7 @@ fn an_incomplete_set_does_not_name_a_source_that_takes_no_part() {
     assert_eq!((dropped(&assembly, Cause::WrongPacking), dropped(&assembly, Cause::Misaligned)), (1, 1));
     let missing = [0, 1, 2].map(|source: usize| assembly.by_source()[source]);
     assert_eq!(missing.map(|one| (one.missing, one.left_out_of_incomplete)), [(0, 0), (0, 1), (1, 0)]);
-    // The set is used again, without anything of its earlier use.
+    // The set is reused, without traces of its earlier use.
     assembly.mask(1, false);
     for source in 0..3 {
         offer(&mut assembly, address(source), bench.packet(4, 4, 1, 8), at(100));
@@ -104,7 +104,7 @@ fn a_source_that_was_ahead_takes_part_behind_what_was_refused() {
     let mut bench = Bench::new();
     let mut assembly = Assembly::new(0, &flow(2, 4));
     assembly.mask(1, true);
-    // The last one is too far ahead to be believed.
+    // The last one is too far ahead to be plausible.
     for first in [0, 4, 40_000_000] {
         offer(&mut assembly, address(1), bench.packet(first, 4, 1, 8), at(0));
     }
@@ -137,7 +137,7 @@ fn the_last_source_stays_and_so_does_one_whose_turns_are_used_up() {
     assert_eq!(finished(&mut assembly), [complete(4)], "it takes part when nothing more is recorded");
 }
 
-/// A masked source is not asked whether a far number is right, and the only source left is believed when it goes on.
+/// A masked source cannot confirm a distant number, and the only remaining source is believed when it continues.
 #[test]
 fn a_masked_source_does_not_move_the_window() {
     let mut bench = Bench::new();
@@ -162,7 +162,7 @@ fn a_gateway_masks_the_source_that_has_the_name() {
     assert_eq!(said, [vec![], vec![1]]);
 }
 
-/// What may happen, of five sources.
+/// A step of the test, with five sources.
 #[derive(Clone, Debug)]
 enum Step {
     Mask(u16, bool),
@@ -183,9 +183,9 @@ fn step() -> impl Strategy<Value = Step> {
 /// The expected state, derived from masks and offered packets alone.
 #[derive(Default)]
 struct Model {
-    /// By source: the sets at which it was masked and took part again.
+    /// By source: the sets at which it was masked and unmasked.
     said: BTreeMap<u16, Vec<u64>>,
-    /// By source: one past the newest set of which it was refused.
+    /// By source: one past the newest set of which a packet was refused.
     ahead: [u64; SOURCES as usize],
     /// One past the newest set, and the last turn.
     next: u64,
@@ -209,7 +209,7 @@ impl Model {
         }
     }
 
-    /// A packet was offered, with these accounts before and after.
+    /// A packet was offered; these are the accounts before and after.
     fn offered(&mut self, source: u16, set: u64, before: &FlowAccount, after: &FlowAccount) {
         let others = |account: &FlowAccount| {
             let packets = &account.packets;
@@ -227,7 +227,7 @@ impl Model {
         assert_eq!(after.packets.dropped.get(Cause::Masked), self.refused);
     }
 
-    /// Checks that ended sets have packets of the sources that take part, and name the missing ones among these.
+    /// Checks that ended sets have packets of participating sources only, and name the missing ones among these.
     fn check(&mut self, assembly: &mut Assembly) {
         for (first, ending, missing) in finished(assembly) {
             let set = first / 4;
@@ -241,7 +241,7 @@ impl Model {
         }
     }
 
-    /// Everything has ended: turns and the accounts of sources are what follows.
+    /// Checks the turns and the accounts of sources after everything has ended.
     fn check_end(&self, assembly: &Assembly) {
         let events = |turns: &Vec<u64>| turns.iter().map(|set| set * 4).collect();
         assert_eq!(turns(assembly), self.said.iter().map(|(&source, turns)| (source, events(turns))).collect());
@@ -289,7 +289,7 @@ proptest! {
 
 const FIELD: IntegerField = IntegerField { offset: 3, bytes: 2, order: FieldOrder::Big, lowest_bit: 0, bits: 16 };
 
-/// Three sources with four events in a packet; the second one has a histogram of each kind.
+/// Three sources with four events in a packet; the second one has one histogram of each kind.
 fn with_histograms() -> FlowConfig {
     let ten = |from, to| Binning::linear(from, to, 10).expect("ten bins");
     let of = |(index, (of, binning))| HistogramConfig { index, sources: vec![SourceId(1), SourceId(77)], of, binning };
@@ -301,7 +301,7 @@ fn with_histograms() -> FlowConfig {
     FlowConfig { histograms: (3..).zip(all).map(of).collect(), ..flow(3, 4) }
 }
 
-/// The cells in which there is something, by histogram and cell; all of the source that has any.
+/// The nonempty cells, by histogram and cell; all belong to the source with histograms.
 fn told(assembly: &Assembly) -> BTreeMap<(u8, usize), u64> {
     let cells = assembly.histograms().flat_map(|(source, index, counts)| {
         assert_eq!(source, 1);
@@ -310,7 +310,7 @@ fn told(assembly: &Assembly) -> BTreeMap<(u8, usize), u64> {
     cells.collect()
 }
 
-/// A packet of fragments of these, in one piece.
+/// A packet of these fragments, in one piece.
 fn packet(bench: &mut Bench, first: u32, fragments: &[&[u8]]) -> Payload {
     let mut bytes = Vec::new();
     encode_mep(first, 0, fragments.iter().copied(), &mut bytes).expect("it is short");
@@ -364,7 +364,7 @@ fn what_is_refused_is_in_no_histogram() {
 }
 
 proptest! {
-    /// However the packet lies.
+    /// For any division of the packet into pieces.
     #[test]
     fn they_hold_what_a_walk_through_the_packet_finds(
         fragments in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 4), cuts in prop::collection::vec(0_usize..200, 0..4)

@@ -1,4 +1,4 @@
-//! What must hold of a gateway: by hand, rule by rule, and in a world of sources and nodes where things go wrong.
+//! The rules of a gateway: one by one, and in a world of sources and nodes with faults.
 
 mod assembly;
 mod farm;
@@ -26,13 +26,12 @@ fn address(source: u16) -> Address {
     Address::of(Ipv4Addr::from_bits(0x0A00_0000 + u32::from(source)))
 }
 
-/// A flow of so many sources, with so many events in a set.
+/// A flow of this many sources, with this many events in a set.
 fn flow(sources: u16, packing: u16) -> FlowConfig {
     let source = |index| PacketSource { id: SourceId(u32::from(index)), address: address(index) };
     FlowConfig::new((0..sources).map(source).collect(), packing)
 }
 
-/// Bytes in a pool.
 struct Bench {
     staging: Staging,
 }
@@ -47,7 +46,7 @@ impl Bench {
         self.staging.write(bytes).expect("room").into()
     }
 
-    /// A packet of fragments that all have `fill` in them, `length` times.
+    /// A packet of fragments that each contain `fill` `length` times.
     fn packet(&mut self, first: u64, packing: u16, fill: u8, length: usize) -> Payload {
         let mut bytes = Vec::new();
         let fragment = vec![fill; length];
@@ -57,7 +56,7 @@ impl Bench {
 
     /// Blocks with packets that are still referenced.
     fn held(&mut self) -> usize {
-        // A fresh one is written to next, so that no packet lies in it.
+        // A new block is written next, so that it contains no packet.
         let largest = self.staging.largest();
         self.staging.room(largest).expect("room");
         let pool = self.staging.pool_mut();
@@ -175,7 +174,7 @@ fn known_rates(latency: u64, silence: u64) -> GatewayConfig {
 #[test]
 fn in_front_of_a_gateway_there_is_to_be_room_for_what_comes_until_it_is_taken_for_dead() {
     let config = known_rates(2, 18);
-    // 20 ms of 250 sets a second, and one that is begun.
+    // 20 ms of 250 sets a second, and one that has begun.
     assert_eq!(config.wanted_queue(&[0], 2304), Some((5 + 1) * 4 * 2304));
     assert_eq!(config.wanted_queue(&[0, 1], 1), Some(2 * (5 + 1) * 4), "flows that share a queue come together");
     let masked = vec![address(90), address(91)];
@@ -205,7 +204,7 @@ fn what_waits_in_front_of_a_gateway_stops_the_trigger_before_it_is_full() {
     let unknown = GatewayConfig { throttle: ThrottleConfig::default(), ..known.clone() };
     assert_eq!(state(&unknown, &[(&[0], waits(874, 1000))]), (Warning, 875));
     assert_eq!(state(&unknown, &[(&[0], waits(875, 1000))]), (Busy, 875));
-    // The queue with the fewest free places counts.
+    // The queue with the fewest free places decides.
     assert_eq!(state(&known, &[(&[0], waits(900, 9000)), (&[1], waits(300, 600))]), (Warning, 360));
     assert_eq!(state(&known, &[(&[0], waits(9000, 9000)), (&[1], waits(300, 600))]), (Busy, 8760));
 }
@@ -282,7 +281,7 @@ fn a_gateway_asks_for_what_it_has_room_for_and_no_more() {
     packets.into_iter().for_each(|packet| assert_eq!(gateway.on_packet(0, address(0), packet, at(1)), None));
     gateway.turn(at(1), |_| {});
     assert_eq!(gateway.next_request(0, utc, at(1)), None, "nothing is decided, so there is no more room");
-    // What was asked for and never began was lost, or will never come.
+    // A requested trigger that never began was lost, or will never come.
     assert_eq!(gateway.next_request(0, utc, at(200)), None);
     assert_eq!(gateway.next_request(0, utc, at(201)).map(|request| (request.count, request.sequence)), Some((12, 2)));
     assert_eq!(gateway.next_request(1, utc, at(201)), None, "there is no such flow");
@@ -328,7 +327,7 @@ fn config() -> GatewayConfig {
     GatewayConfig::new(2, vec![flow], FarmConfig::new(1))
 }
 
-/// Decides on everything that is pushed, and returns what left in order.
+/// Decides everything that is pushed, and returns the sent decisions in order.
 fn serve(sender: &mut Sender, now: Instant) -> Vec<(EventKey, bool)> {
     let mut entries = Vec::new();
     while sender.farm().next_push().is_some() {
@@ -357,7 +356,7 @@ fn serve(sender: &mut Sender, now: Instant) -> Vec<(EventKey, bool)> {
     left
 }
 
-/// All sets, of which some packets are lost; every so many of them the other half has its turn.
+/// Offers all sets, some of whose packets are lost; the other half gets a turn after every `every` of them.
 fn run(every: u64) -> (FlowAccount, FarmAccount, Vec<(EventKey, bool)>) {
     let mut bench = Bench::new();
     let mut sources = MepSources::new(MepSourceConfig { loss: 0.02, ..MepSourceConfig::new(SOURCES, PACKING, 60) });

@@ -1,6 +1,6 @@
-//! A world of sources, a gateway and nodes, in virtual time: packets are lost, come twice and late; pushes and
-//! decisions are lost; nodes die, come back, are slow. Results are checked against the sources alone: they know what
-//! they sent.
+//! A world of sources, a gateway and nodes, in virtual time: packets are lost, duplicated and late; pushes and
+//! decisions are lost; nodes die, return, are slow. Results are checked against the sources alone: they know what they
+//! sent.
 
 use super::*;
 use crate::source::mep::{MepSourceConfig, MepSources};
@@ -10,20 +10,20 @@ use ropewalk_terms::{Cause, EventKey, Incarnation};
 use ropewalk_wire::gateway::{Copying, EventFlags, Frame, Kind, Message, PieceHead, PushView, Stream, ThrottleState};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What happens besides that everything goes its way.
+/// The faults of a run.
 #[derive(Clone, Debug)]
 struct Script {
     seed: u64,
     /// Sets of each flow.
     sets: u64,
-    /// Lost pushes and decisions, of a thousand.
+    /// Lost pushes and decisions, per thousand.
     lost_pushes: u64,
     lost_messages: u64,
     /// Node 0 is dead in this time, in milliseconds.
     dead: core::ops::Range<u64>,
-    /// Node 1 decides so many milliseconds after the others.
+    /// Node 1 decides this many milliseconds after the others.
     slow: u64,
-    /// The trigger obeys the throttle.
+    /// Whether the trigger obeys the throttle.
     is_throttled: bool,
     largest_push: usize,
     incomplete: Incomplete,
@@ -47,7 +47,7 @@ impl Script {
 
 struct Node {
     machine: FarmNode,
-    /// When it decides on which event, which accepts or not.
+    /// The pending decisions of nodes: the time, and the event.
     deciding: Vec<(u64, u64, EventKey)>,
 }
 
@@ -65,17 +65,17 @@ struct World {
     now: u64,
     /// Packets that the sources lost: flow, set, source.
     lost: BTreeSet<(u8, u64, u16)>,
-    /// Packets that were missing in finished sets.
+    /// Packets missing in finished sets.
     missing: BTreeSet<(u8, u64, u16)>,
     dropped: BTreeSet<(u8, u64)>,
     streamed: Vec<(EventKey, bool, bool)>,
     stored: BTreeMap<EventKey, (PieceHead, Vec<u8>)>,
-    /// How often an event reached a node whole.
+    /// How often a complete event reached a node.
     seen: BTreeMap<(u8, EventKey), u32>,
     throttled: u64,
 }
 
-/// What a node thinks of an event.
+/// A node's decision on an event.
 fn is_wanted(key: EventKey) -> bool {
     key.number().is_multiple_of(5)
 }
@@ -145,7 +145,7 @@ impl World {
         self.random.below(1000) < of_a_thousand
     }
 
-    /// A millisecond.
+    /// Advances by a millisecond.
     fn step(&mut self) {
         self.now += 1;
         let now = at(self.now);
@@ -182,7 +182,7 @@ impl World {
         }
     }
 
-    /// Packets that are out of order are so by a millisecond or two, whether triggers come or not.
+    /// Reordered packets are late by a millisecond or two, whether triggers come or not.
     fn send_late(&mut self, flow: u8) {
         while let Some(packet) = self.sources[usize::from(flow)].next_late_packet() {
             self.send(flow, &packet);
@@ -196,7 +196,7 @@ impl World {
         assert_eq!(self.gateway.on_packet(flow, address(packet.source), payload, at(self.now)), None);
     }
 
-    /// What the gateway does.
+    /// A turn of the gateway.
     fn turn(&mut self) {
         let now = at(self.now);
         let Self { gateway, missing, dropped, sources, .. } = self;
@@ -268,7 +268,7 @@ impl World {
         }
     }
 
-    /// What a node does.
+    /// A turn of a node.
     fn serve(&mut self, number: u16, now: Instant) {
         let Some(mut node) = self.nodes[usize::from(number)].take() else { return };
         let takes = if number == 1 { 1 + self.script.slow } else { 1 };
@@ -294,7 +294,7 @@ impl World {
         self.nodes[usize::from(number)] = Some(node);
     }
 
-    /// An event is what its sources sent for it, without those whose packets are missing.
+    /// Checks that an event equals what its sources sent, without the missing packets.
     fn check_event(&self, head: &PieceHead, bytes: &[u8]) {
         let config = self.sources[usize::from(head.flow)].config();
         let set = (head.key.number() - config.first_event) / u64::from(config.packing);
@@ -308,20 +308,20 @@ impl World {
         assert_eq!(head.flags.has(EventFlags::SENT_AGAIN), head.attempt.0 > 1);
     }
 
-    /// Goes on until nothing is left to be done.
+    /// Continues until nothing is left to be done.
     fn run(mut self) -> Self {
         while self.sources.iter().any(|sources| sources.sets() < self.script.sets) {
             self.step();
             assert!(self.now < 20_000, "it comes to no end");
         }
-        // Reordered packets first, then until nothing is under way.
+        // Reordered packets first, then until nothing is in flight.
         (0..3).for_each(|_| self.step());
         let end = self.now + 1000;
         while self.is_under_way() {
             self.step();
             assert!(self.now < end, "{:?}", self.gateway.ledger());
         }
-        // What has left is let go in the next turn.
+        // Sent events are released in the next turn.
         self.step();
         self.check_end();
         self
@@ -422,7 +422,7 @@ fn a_node_that_is_too_slow_holds_nothing_up() {
 #[test]
 fn a_farm_that_is_too_small_makes_the_trigger_wait_and_nothing_is_dropped() {
     let mut world = World::new(Script { sets: 120, ..Script::quiet(5) });
-    // There is no node for a while.
+    // All nodes are dead for a while.
     world.nodes.iter_mut().for_each(|node| *node = None);
     world.script.dead = 0..100;
     (0..60).for_each(|_| world.step());

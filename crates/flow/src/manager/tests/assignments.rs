@@ -1,4 +1,5 @@
-//! The way of an event: when its key is settled, which builder unit gets it, when it is released, and what happens when nodes are silent or lost.
+//! The path of an event: when its key is settled, which builder unit gets it, when it is released, and the effects of
+//! silent or lost nodes.
 
 use super::{DRAIN_TIMEOUT, EVENT_TIMEOUT, Hand, announced, assigned, config, key, released, to};
 use crate::manager::{AssignPolicy, ManagerConfig};
@@ -74,7 +75,7 @@ fn a_silent_readout_unit_is_left_out_after_the_time_out_and_not_before() {
     hand.pass(Duration::from_millis(1));
     assert_eq!(hand.assigned(), [(0, 1, 1), (0, 2, 1)]);
     assert_eq!(hand.manager.counts().left_out, 2);
-    // What it says later is too late only where the event is over.
+    // Its later announcements are too late only for events that are over.
     hand.lack(0, &[(1, 1, 1)]);
     hand.acknowledge(0, 1, 1, Outcome::IncompleteEmitted);
     hand.sent();
@@ -89,7 +90,7 @@ fn a_readout_unit_that_did_not_answer_learns_that_its_fragments_are_in_no_record
     (0..3).for_each(|readout| hand.announce(readout, 6, 1..=6));
     let all: Vec<_> = hand.assigned();
     assert_eq!(all.len(), 6);
-    // What another builder unit says of it, or of another attempt, does not count.
+    // Reports of another builder unit, or about another attempt, do not count.
     hand.lack(0, &[(1, 1, 1), (1, 1, 2), (2, 7, 0), (3, 1, 1)]);
     hand.lack(1, &[(3, 1, 0)]);
     for (builder, number, attempt) in all {
@@ -104,14 +105,14 @@ fn a_readout_unit_that_did_not_answer_learns_that_its_fragments_are_in_no_record
         [(key(1), 1, BUILT_WITHOUT), (key(2), 1, whole), (key(3), 1, BUILT_WITHOUT), (key(4), 3, whole)]
     );
     assert_eq!(released(&sent, 2)[0], (key(1), 1, BUILT_WITHOUT));
-    // The release was lost with the connection, and what is announced again ended as it did.
+    // The release was lost with the connection, and repeated announcements get the same outcome.
     hand.say(NodeId::readout(1), &Message::Highest(key(6)));
     hand.announce(1, 6, [1, 2, 3]);
     let again = [(key(1), 1, BUILT_WITHOUT), (key(2), 1, whole), (key(3), 1, BUILT_WITHOUT)];
     assert_eq!(released(&hand.sent(), 1), again);
 }
 
-/// The event manager had not heard of what a builder unit had got from it.
+/// A builder unit got its fragments before the event manager received its announcement.
 #[test]
 fn a_readout_unit_whose_answer_was_built_in_learns_it_even_if_its_announcement_comes_late() {
     let mut hand = Hand::running(config(2, 1));
@@ -173,7 +174,7 @@ fn a_readout_unit_that_holds_something_may_be_silent_because_it_is_full() {
     hand.announce(1, 1, [1]);
     hand.announce(0, 2, [1, 2]);
     assert_eq!(hand.assigned(), [(0, 1, 1)]);
-    // Key 1 is not released: ru1 may wait for that, however long the disk takes.
+    // Key 1 is not released: ru1 may wait for that, for any delay of the disk.
     hand.pass(10 * EVENT_TIMEOUT);
     assert_eq!(hand.assigned(), []);
     hand.acknowledge(0, 1, 1, Outcome::Complete);
@@ -253,7 +254,7 @@ fn what_was_announced_into_a_broken_connection_is_not_taken_for_a_gap() {
     hand.lose(NodeId::readout(0));
     hand.connect(NodeId::readout(0), 1);
     hand.sent();
-    // 1 and 2 were announced on the old connection. It goes on with 3 before it hears that it should repeat.
+    // 1 and 2 were announced on the old connection. It continues with 3 before it is told to repeat.
     hand.announce(0, 3, [3]);
     assert_eq!(hand.assigned(), []);
     hand.announce(0, 3, 1..=3);
@@ -335,7 +336,7 @@ fn the_trigger_source_declares_a_resynchronisation_and_the_others_learn_of_it() 
     assert_eq!(released(&sent, 1), [(key(2), 1, NO_TRIGGER)]);
 }
 
-/// Its sources have started again as well, and wait.
+/// Its sources have restarted as well, and wait.
 #[test]
 fn a_readout_unit_that_was_away_learns_of_a_resynchronisation() {
     for life in [1, 2] {
@@ -348,7 +349,7 @@ fn a_readout_unit_that_was_away_learns_of_a_resynchronisation() {
         hand.connect(NodeId::readout(1), life);
         let sent = to(&hand.sent(), NodeId::readout(1));
         let is_told = sent.contains(&Message::Resync(Resync { first: restarted }));
-        // A restarted readout unit begins in the present count.
+        // A restarted readout unit begins in the current count.
         let begins = Message::Start(Start { first: restarted.next(), origin: key(1) });
         assert_eq!((is_told, sent.contains(&begins)), (life == 1, life == 2), "{sent:?}");
     }
@@ -375,7 +376,7 @@ fn when_the_trigger_source_is_lost_nothing_waits_for_its_word() {
     assert_eq!(released(&sent, 1), [(restarted, 1, NO_TRIGGER)]);
 }
 
-/// Its sources may be silent because they have no trigger, or because they are gone: only others can tell it.
+/// Its sources may be silent because they have no trigger, or because they are gone: only others can show which.
 #[test]
 fn a_readout_unit_that_is_waited_for_learns_which_events_exist() {
     let mut hand = Hand::running(config(2, 1));
@@ -573,7 +574,7 @@ fn strangers_and_wrong_directions_are_refused_and_counted() {
 }
 
 /// The first builder unit may have written it whole before it was given up, unknown to the event manager: the account
-/// says what is known, so that files hold as much as it says or more, and never less.
+/// contains only what is known, so that files hold at least as much.
 #[test]
 fn an_event_whose_builder_and_readout_unit_are_both_given_up_ends_as_its_next_builder_unit_says() {
     let mut hand = Hand::running(config(2, 2));
@@ -585,7 +586,7 @@ fn an_event_whose_builder_and_readout_unit_are_both_given_up_ends_as_its_next_bu
     assert_eq!(hand.assigned(), [(1, 1, 2)]);
     hand.acknowledge(1, 1, 2, Outcome::IncompleteEmitted);
     hand.sent();
-    // The first one comes back and reports its own copy: too late to change what was released.
+    // The first one returns and reports its own copy: too late to change the release.
     hand.connect(NodeId::builder(0), 1);
     hand.acknowledge(0, 1, 1, Outcome::Complete);
     hand.sent();
@@ -594,8 +595,8 @@ fn an_event_whose_builder_and_readout_unit_are_both_given_up_ends_as_its_next_bu
     assert_eq!(hand.manager.counts().stale_acknowledgements, 1);
 }
 
-/// All nodes are lost at once, such as by a broken network. The first to come back could only drop events that others
-/// have written, or that a readout unit still holds.
+/// All nodes are lost at once, for example when the network fails. The first to return could only drop events that
+/// others have written, or that a readout unit still holds.
 #[test]
 fn without_a_readout_unit_nothing_is_assigned_until_one_is_back_or_the_run_has_drained_long_enough() {
     let lost = || {

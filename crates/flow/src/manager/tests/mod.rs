@@ -1,5 +1,5 @@
-//! Each rule of the protocol: against the machine alone, and in a world of builders and model readout units in
-//! which messages are lost with their connections, repeated, and nodes die at random.
+//! Each rule of the protocol: on the machine alone, and in a world of builders and model readout units in which
+//! messages are lost with their connections, repeated, and nodes die at random.
 
 mod assignments;
 mod recovery;
@@ -44,7 +44,7 @@ struct Hand {
 }
 
 impl Hand {
-    /// Nothing is connected.
+    /// No node is connected.
     fn new(config: ManagerConfig) -> Self {
         assert_eq!(config.check(), Ok(()));
         Self {
@@ -109,14 +109,14 @@ impl Hand {
         self.say(NodeId::builder(builder), &Message::Acknowledge(Acknowledge { level, entries }));
     }
 
-    /// Events that a builder unit built without these readout units.
+    /// Reports events that a builder unit built without these readout units.
     fn lack(&mut self, builder: u16, lacking: &[(u64, u16, u16)]) {
         let entry = |&(number, attempt, readout)| LackingEntry { key: key(number), attempt: Attempt(attempt), readout };
         let entries = lacking.iter().map(entry).collect();
         self.say(NodeId::builder(builder), &Message::Lacking(Lacking { entries }));
     }
 
-    /// What is sent, but what lumisections there are.
+    /// The sent messages, without those about lumisections.
     fn sent(&mut self) -> Vec<(NodeId, Message)> {
         let mut sent = self.all_sent();
         sent.retain(|(_, message)| !matches!(message, Message::Lumisection(_) | Message::LumisectionEnd(_)));
@@ -143,7 +143,7 @@ impl Hand {
         assert_eq!(account.accepted, account.built + account.incomplete_emitted);
     }
 
-    /// What was assigned: builder, event number, attempt.
+    /// The assignments: builder, event number, attempt.
     fn assigned(&mut self) -> Vec<(u16, u64, u16)> {
         assigned(&self.sent())
     }
@@ -178,7 +178,7 @@ fn to(sent: &[(NodeId, Message)], node: NodeId) -> Vec<Message> {
     sent.iter().filter(|(to, _)| *to == node).map(|(_, message)| message.clone()).collect()
 }
 
-/// Events that go once through everything: announced by `readouts`, assigned, acknowledged, released.
+/// Passes events through everything: announced by `readouts`, assigned, acknowledged, released.
 fn drive(readouts: u16, builders: u16, events: u64) -> u64 {
     let mut hand = Hand::running(ManagerConfig { capacity: 1 << 14, batch: BATCH, ..config(readouts, builders) });
     let mut next = EventKey::new(0, 1);
@@ -368,7 +368,7 @@ proptest! {
         let mut hand = if running { Hand::running(settings) } else { Hand::new(settings) };
         for input in inputs {
             enter(&mut hand, input);
-            // The hand checks the balance, and that the machine comes to rest.
+            // `sent` checks the balance, and that the machine comes to rest.
             hand.sent();
         }
         hand.manager.force_stop(hand.now);

@@ -1,4 +1,4 @@
-//! A successor takes over: what it asks, and what it makes of the answers.
+//! A successor takes over: what it asks, and how it uses the answers.
 
 use super::{DRAIN_TIMEOUT, EVENT_TIMEOUT, Hand, assigned, config, key, released, to};
 use crate::manager::recovery::RETURN;
@@ -23,7 +23,7 @@ fn successor() -> Hand {
     hand
 }
 
-/// A readout unit has announced everything again.
+/// A readout unit has repeated all of its announcements.
 fn repeated(hand: &mut Hand, readout: u16, highest: u64) {
     hand.say(NodeId::readout(readout), &Message::Highest(key(highest)));
 }
@@ -52,8 +52,7 @@ fn nothing_is_assigned_before_every_node_has_reported_what_it_has() {
     assert_eq!(hand.manager.state(), ManagerState::Recovering);
     repeated(&mut hand, 1, 12);
     let sent = hand.sent();
-    // 10 is in work, 11 is done; 12 was assigned to a builder unit that died, or not at all: it gets an attempt of its
-    // own.
+    // 10 is in work, 11 is done; 12 was assigned to a dead builder unit, or not at all: it gets its own attempt.
     assert_eq!(released(&sent, 0), [(key(11), 1, Outcome::Complete)]);
     assert_eq!(assigned(&sent), [(0, 12, 513)]);
     assert_eq!(hand.manager.state(), ManagerState::Running);
@@ -63,7 +62,7 @@ fn nothing_is_assigned_before_every_node_has_reported_what_it_has() {
     assert_eq!((account.assigned, account.built, account.in_flight), (3, 2, 1));
 }
 
-/// What the earlier life counted was reported to the event manager that died as well.
+/// The counts of the earlier life were reported to the event manager that died as well.
 #[test]
 fn a_successor_notices_a_restarted_readout_unit_whose_earlier_life_it_does_not_know() {
     let mut hand = successor();
@@ -92,7 +91,7 @@ fn a_successor_hears_what_events_were_built_without() {
     assert_eq!(released(&sent, 1), [(key(10), 1, part), (key(11), 1, Outcome::Complete), (key(12), 1, without)]);
 }
 
-/// Otherwise it would end the run at once, with nothing in its account, and no node would get its messages.
+/// Otherwise it would end the run at once, with an empty account, and no node would get its messages.
 #[test]
 fn a_successor_that_gets_a_stop_first_hears_what_there_is_to_be_drained() {
     for last in [None, Some(key(10))] {
@@ -121,7 +120,7 @@ fn a_successor_that_gets_a_stop_first_hears_what_there_is_to_be_drained() {
     }
 }
 
-/// The nodes hold on to connections that they do not know to be dead.
+/// The nodes keep connections that they do not know to be dead.
 #[test]
 fn a_successor_without_a_connected_node_does_not_end_the_run_with_nothing() {
     let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 1) });
@@ -137,7 +136,7 @@ fn a_successor_without_a_connected_node_does_not_end_the_run_with_nothing() {
     assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Draining, Some(key(7))));
 }
 
-/// Only a readout unit has come that died as well. The others still hold on to dead connections.
+/// Only a readout unit that died as well has connected. The others still keep dead connections.
 #[test]
 fn a_successor_to_which_only_the_newborn_have_come_does_not_end_the_run_with_nothing() {
     for highest in [EventKey::MIN, key(0)] {
@@ -155,7 +154,7 @@ fn a_successor_to_which_only_the_newborn_have_come_does_not_end_the_run_with_not
         hand.announce(1, 7, 5..=7);
         repeated(&mut hand, 1, 7);
         hand.sent();
-        // The builder unit may have later events, which the dead one alone held.
+        // The builder unit may have later events, which only the dead readout unit held.
         assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Stopping, None));
         hand.connect(NodeId::builder(0), 1);
         tell(&mut hand, 0, &[(8, 1, Some(Outcome::IncompleteEmitted))], false);
@@ -164,7 +163,7 @@ fn a_successor_to_which_only_the_newborn_have_come_does_not_end_the_run_with_not
     }
 }
 
-/// What it held died with it, and the builder unit, which has written that, still holds on to a dead connection.
+/// Its data died with it, and the builder unit, which has written the event, still keeps a dead connection.
 #[test]
 fn a_newborn_readout_unit_that_announces_nothing_does_not_show_how_far_the_run_came() {
     let mut hand = Hand::new(ManagerConfig { epoch: Epoch(2), ..config(1, 1) });
@@ -185,7 +184,7 @@ fn a_newborn_readout_unit_that_announces_nothing_does_not_show_how_far_the_run_c
     assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Draining, Some(key(1))));
 }
 
-/// It reports what it did itself. Others may have written more, and a readout unit that knows of it holds on to a dead
+/// It reports its own events. Others may have written more, and a readout unit that knows of these keeps a dead
 /// connection.
 #[test]
 fn a_successor_that_knows_of_events_from_a_builder_unit_alone_does_not_end_the_run_behind_these() {
@@ -198,7 +197,7 @@ fn a_successor_that_knows_of_events_from_a_builder_unit_alone_does_not_end_the_r
     hand.sent();
     hand.pass(2 * EVENT_TIMEOUT);
     assert_eq!((hand.sent(), hand.manager.state()), (vec![], ManagerState::Stopping));
-    // The other builder unit need not be waited for: it has nothing that no readout unit has seen.
+    // The other builder unit need not be awaited: it has only events that a readout unit has seen.
     hand.connect(NodeId::readout(0), 1);
     repeated(&mut hand, 0, 6);
     hand.sent();
@@ -220,7 +219,7 @@ fn a_successor_that_is_to_stop_does_not_wait_for_ever() {
     assert_eq!(hand.manager.last(), Some(key(5)));
 }
 
-/// There was none.
+/// No event existed.
 #[test]
 fn a_run_of_which_no_node_knows_an_event_ends_at_once() {
     let mut hand = successor();
@@ -238,7 +237,7 @@ fn a_run_of_which_no_node_knows_an_event_ends_at_once() {
     assert_eq!((hand.manager.state(), hand.manager.last()), (ManagerState::Finishing, Some(key(0))));
 }
 
-/// The only readout unit died together with the event manager; builder units may notice the end of that one late.
+/// The only readout unit died together with the event manager; builder units may notice the manager's end late.
 #[test]
 fn a_run_ends_behind_what_builder_units_tell_of() {
     for is_late in [false, true] {
@@ -277,7 +276,7 @@ fn what_is_announced_again_later_is_not_assigned_again_either() {
     let sent = hand.sent();
     assert_eq!(released(&sent, 0), [(key(12), 1, Outcome::IncompleteEmitted)]);
     assert_eq!(assigned(&sent), [(1, 13, 513)]);
-    // The highest attempt is the one that counts.
+    // The highest attempt counts.
     hand.acknowledge(1, 11, 2, Outcome::Complete);
     assert_eq!(released(&hand.sent(), 0), []);
     hand.acknowledge(0, 11, 3, Outcome::Complete);
@@ -305,7 +304,7 @@ fn what_a_readout_unit_says_before_it_repeats_is_no_proof_that_nothing_lies_belo
     for builder in [0, 1] {
         tell(&mut hand, builder, &[], false);
     }
-    // It had not heard yet that it should begin anew: 5000 is far beyond the table.
+    // It had not yet been told to begin anew: 5000 is far beyond the table.
     for readout in [0, 1] {
         hand.announce(readout, 5000, [5000]);
     }
@@ -408,7 +407,7 @@ fn a_resynchronised_run_is_taken_over_too() {
     assert_eq!(hand.assigned(), [(0, 1, 513)]);
 }
 
-/// How events ended, as a readout unit heard from an earlier event manager.
+/// The report of an earlier event manager on how events ended, as kept by a readout unit.
 fn ended(below: u64, built: u64, incomplete_emitted: u64) -> Message {
     Message::Ended(Ended { below: key(below), built, incomplete_emitted, ..Ended::default() })
 }
@@ -443,7 +442,7 @@ fn what_ended_before_is_not_built_again_even_if_no_builder_remembers_it() {
     hand.announce(1, 10, [8, 9]);
     for index in [0, 1] {
         repeated(&mut hand, index, 10);
-        // A late copy of it is of no more interest.
+        // A late copy of it has no effect.
         tell(&mut hand, index, if index == 0 { &[(8, 2, None)] } else { &[] }, false);
     }
     let sent = hand.sent();
@@ -461,7 +460,7 @@ fn events_that_builders_finished_and_no_unit_holds_are_counted_once() {
         repeated(&mut hand, readout, 8);
     }
     let done = Some(Outcome::Complete);
-    // 4 is below what was left; of 6 there are two copies.
+    // 4 is below the reported range; of 6 there are two copies.
     tell(&mut hand, 0, &[(4, 1, done), (5, 1, done), (6, 1, done)], false);
     tell(&mut hand, 1, &[(6, 2, done), (7, 1, Some(Outcome::IncompleteEmitted))], false);
     let sent = hand.sent();
@@ -470,7 +469,7 @@ fn events_that_builders_finished_and_no_unit_holds_are_counted_once() {
     hand.sent();
     let account = hand.manager.account();
     assert_eq!((account.assigned, account.built, account.incomplete_emitted), (8, 7, 1));
-    // Its connection broke, and it tells the same again.
+    // Its connection broke, and it repeats its report.
     hand.connect(NodeId::builder(0), 1);
     tell(&mut hand, 0, &[(5, 1, done), (6, 1, done)], false);
     hand.sent();
@@ -524,7 +523,7 @@ fn readout_units_learn_how_events_ended_before_builders_forget_it() {
     assert!(matches!(mine[..], [Message::Release(_), Message::Ended(_)]), "the release comes first: {mine:?}");
 }
 
-/// An event manager that dies while nodes finish has a successor, and builder units may have left by then.
+/// If an event manager dies while nodes finish, it gets a successor, and builder units may have left by then.
 #[test]
 fn readout_units_learn_how_all_events_ended_before_the_run_finishes() {
     let mut hand = Hand::running(config(1, 1));
@@ -598,7 +597,7 @@ fn given_again() -> Hand {
     hand
 }
 
-/// How many events the account says were built, dropped, and are in flight.
+/// The numbers of built, dropped and in-flight events in the account.
 fn ends(hand: &Hand) -> (u64, u64, u64) {
     let account = hand.manager.account();
     (account.built, account.incomplete_dropped.total(), account.in_flight)

@@ -52,7 +52,7 @@ fn a_stop_asks_for_the_highest_key_and_drains_to_it() {
     assert_eq!(hand.manager.account().in_flight, 0);
 }
 
-/// How long a builder unit waits for a disk that refuses everything depends on it.
+/// This decides how long a builder unit waits for a disk that refuses everything.
 #[test]
 fn builder_units_learn_that_the_run_drains_and_not_before() {
     let mut hand = Hand::new(config(1, 2));
@@ -155,7 +155,7 @@ fn what_cannot_be_drained_in_time_is_dropped_by_name() {
     assert_eq!(account.incomplete_dropped.get(Cause::DrainTimedOut), 2);
     assert_eq!(hand.manager.counts().unassigned.get(Cause::DrainTimedOut), 1);
     assert_eq!(hand.manager.state(), ManagerState::Finishing);
-    // What is announced now ends the same way.
+    // Later announcements end the same way.
     hand.announce(1, 3, [3]);
     assert_eq!(released(&hand.sent(), 1), [(key(3), 1, dropped)]);
 }
@@ -202,7 +202,7 @@ fn the_end_waits_for_the_nodes_but_not_for_ever() {
     assert_eq!(hand.ended, 1);
 }
 
-/// Three events of two readout units, drained but for the last one's acknowledgement.
+/// Three events of two readout units, drained except for the last one's acknowledgement.
 fn about_to_end() -> Hand {
     let mut hand = Hand::running(config(2, 1));
     hand.manager.stop_at(hand.now, key(3));
@@ -216,7 +216,8 @@ fn about_to_end() -> Hand {
     hand
 }
 
-/// It was given up before it could announce anything: its fragments are in no record, and not of after the stop.
+/// It was given up before it could announce anything: its fragments are in no record, and do not count as after the
+/// stop.
 #[test]
 fn what_is_announced_first_when_the_run_is_over_is_in_no_record() {
     let mut hand = Hand::running(config(2, 1));
@@ -239,7 +240,7 @@ fn what_is_announced_first_when_the_run_is_over_is_in_no_record() {
     assert_eq!(released(&hand.sent(), 1), outcomes.map(|(number, outcome)| (key(number), 1, outcome)));
 }
 
-/// It announces again what it holds, learns how that ended, and only then discards everything.
+/// It repeats its announcements, learns how they ended, and only then discards everything.
 fn expect_told(hand: &mut Hand, readout: u16) {
     hand.announce(readout, 3, 1..=3);
     let sent = hand.sent();
@@ -319,7 +320,7 @@ fn one_run_follows_the_other_with_the_same_credit() {
     for run in 0..3 {
         hand.manager.start(hand.now, key(1), Some(key(10)));
         hand.announce(0, 10, 1..=10);
-        // Absolute since the connection began, not since the run did.
+        // Absolute since the connection began, not since the run began.
         hand.credit(0, 10 * (run + 1), 1000 * (run + 1));
         let sent = hand.sent();
         let given = assigned(&sent);
@@ -343,7 +344,7 @@ fn a_pause_holds_new_events_back_and_nothing_else() {
     hand.manager.pause(true);
     hand.announce(0, 4, 3..=4);
     assert_eq!(assigned(&hand.sent()), []);
-    // What a builder unit had is still built when it dies.
+    // The events of a builder unit are still built when it dies.
     let (builder, ..) = given[0];
     hand.manager.node_lost(hand.now, NodeId::builder(builder));
     assert!(!assigned(&hand.sent()).is_empty());
@@ -375,7 +376,7 @@ fn by(lumisection: LumisectionLength) -> ManagerConfig {
     ManagerConfig { lumisection, ..config(1, 2) }
 }
 
-/// What a node was lumisections_told, in order: `begin 2 at 4`, `assign 4`, `end 1`.
+/// The lumisection messages to a node, in order: `begin 2 at 4`, `assign 4`, `end 1`.
 fn lumisections_told(sent: &[(NodeId, Message)], node: NodeId) -> Vec<String> {
     let mut words = Vec::new();
     for (_, message) in sent.iter().filter(|(to, _)| *to == node) {
@@ -445,7 +446,7 @@ fn an_event_that_is_assigned_again_stays_in_its_lumisection() {
     acknowledge(&mut hand, 1, &[(1, 2), (2, 2), (3, 1)]);
     hand.all_sent();
     assert_eq!(hand.lumisections.iter().map(built).collect::<Vec<_>>(), [(1, 1, 2)]);
-    // A unit that comes back learns what it missed.
+    // A unit that reconnects learns what it missed.
     hand.connect(NodeId::builder(0), 2);
     assert_eq!(lumisections_told(&hand.all_sent(), NodeId::builder(0)), ["end 1", "begin 2 at 3"]);
 }
@@ -537,7 +538,7 @@ fn a_successor_goes_on_with_the_lumisections_that_nodes_report() {
     assert_eq!(next.lumisections.iter().map(built).collect::<Vec<_>>(), [(2, 3, 2)]);
 }
 
-/// What must hold of the lumisections of a world whose run has ended.
+/// The invariants of lumisections in a world whose run has ended.
 fn check(world: &World, has_successors: bool) -> Result<(), TestCaseError> {
     let mut last: Option<&LumisectionEnd> = None;
     for end in &world.closed {
@@ -588,7 +589,7 @@ proptest! {
     }
 }
 
-/// What is said of masks, and where between them the run starts.
+/// The messages about masks, and the position of the run's start among them.
 fn masks_told(sent: &[(NodeId, Message)]) -> Vec<(u16, String)> {
     let word = |(to, message): &(NodeId, Message)| match message {
         Message::Mask(Mask { source, is_masked: true }) => Some((to.index, format!("mask {}", source.0))),
@@ -705,7 +706,7 @@ fn parameters_are_sent_to_every_node_and_to_later_ones() {
         hand.connect(node, 2);
         assert_eq!(masks_told(&mut hand), [(node, Parameter::SourceTimeout, 7)], "the last value alone");
     }
-    // What a predecessor said is masks_told by readout units, and does not go before what this one said.
+    // Readout units repeat a predecessor's settings, which do not override those of this manager.
     for value in [9, 11] {
         hand.say(NodeId::readout(0), &Message::Set(setting(Parameter::SourceTimeout, value)));
         hand.say(NodeId::readout(0), &Message::Set(setting(Parameter::Prescale, value)));

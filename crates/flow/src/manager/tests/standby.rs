@@ -1,4 +1,4 @@
-//! Which of two event managers may speak: each rule alone, and both against a service that is late and loses answers.
+//! Which of two event managers may act: each rule alone, and both with a service that is late and loses answers.
 
 use super::world::Chance;
 use crate::manager::{LeaseAnswer, LeaseConfig, LeaseConfigError, Standby, StandbyAction};
@@ -149,22 +149,22 @@ fn a_lease_that_ends_before_it_can_be_renewed_is_refused() {
     assert!(matches!(short.check(), Err(LeaseConfigError::Short { .. })));
 }
 
-/// A message to or from the service, and when it arrives.
+/// A message to or from the service, and its time of arrival.
 struct Travelling {
     arrives: u64,
     manager: usize,
     question: u64,
-    /// An answer, or what a question asks to renew.
+    /// An answer, or the epoch that a question asks to renew.
     content: Result<LeaseAnswer, Option<Epoch>>,
 }
 
-/// Two event managers, a service, and a line that is late, loses, repeats and reorders. All clocks run wrong, as far as
-/// they may; the truth is in microseconds.
+/// Two event managers, a service, and a line that delays, loses, repeats and reorders. All clocks drift as far as
+/// permitted; the true time is in microseconds.
 struct Contest {
     chance: Chance,
     truth: u64,
     managers: [Standby; 2],
-    /// Millionths by which the clocks of the managers and of the service run fast.
+    /// Millionths by which the clocks of the managers and of the service are fast.
     drifts: [i64; 3],
     asleep_until: [u64; 2],
     travelling: Vec<Travelling>,
@@ -188,7 +188,7 @@ impl Contest {
         Instant::from_nanoseconds((truth + truth * i128::from(self.drifts[whose]) / 1_000_000) as u64)
     }
 
-    /// Mostly soon, now and then very late, lost, or twice.
+    /// Delivers usually soon, sometimes very late, never, or twice.
     fn send(&mut self, manager: usize, question: u64, content: Result<LeaseAnswer, Option<Epoch>>) {
         for _ in 0..[1, 1, 1, 1, 2, 0][self.chance.below(6) as usize] {
             let late = if self.chance.below(8) == 0 { 1_500_000 } else { 20_000 };
@@ -250,7 +250,7 @@ impl Contest {
         }
     }
 
-    /// Even one that is asleep does not believe to be active while another one is.
+    /// Even a sleeping manager does not believe to be active while another one is.
     fn check(&self) {
         let active = [0, 1].map(|manager| self.managers[manager].epoch(self.clock(manager)));
         assert!(active.iter().flatten().count() <= 1, "both may speak: {active:?}");

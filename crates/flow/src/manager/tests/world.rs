@@ -1,5 +1,5 @@
-//! A small world: one event manager after the other, real builder units with a disk each, model readout units, and
-//! wires between them that lose everything on the way when they break.
+//! A small world: consecutive event managers, real builder units with a disk each, model readout units, and wires that
+//! lose everything in flight when they break.
 //!
 //! Random worlds: with any deaths and breaks, nothing is lost, nothing is built twice in one attempt, every account
 //! balances at every step, and no credit leaks.
@@ -26,7 +26,7 @@ const FRAGMENT: u32 = 50;
 /// Fragments that a readout unit holds before it stops reading.
 const HELD: usize = 40;
 
-/// Xorshift: the world needs chance that can be repeated, nothing more.
+/// Xorshift: the world only needs reproducible randomness.
 pub(super) struct Chance(u64);
 
 impl Chance {
@@ -42,7 +42,7 @@ impl Chance {
     }
 }
 
-/// Both ways of a control connection. Empty while it is down.
+/// Both directions of a control connection. Empty while it is down.
 #[derive(Default)]
 struct Wire {
     up: bool,
@@ -63,14 +63,14 @@ struct ModelReadout {
     highest_asked: bool,
     stop_at: u64,
     finished: bool,
-    /// What its event manager left for a successor, and whether it is still to be sent.
+    /// The report that its event manager left for a successor, and whether it is still to be sent.
     ended: Option<Ended>,
     must_tell_ended: bool,
     lumisections: KnownLumisections,
     must_tell: VecDeque<Message>,
 }
 
-/// A builder unit, and what is between it and its disk.
+/// A builder unit, and the data between it and its disk.
 struct LiveBuilder {
     life: u64,
     builder: Builder,
@@ -97,7 +97,7 @@ pub(super) struct World {
     pub(super) chance: Chance,
     pub(super) now: Instant,
     step: u64,
-    /// Triggers so far: every source has fragments up to here.
+    /// The number of triggers so far: every source has fragments up to here.
     triggers: u64,
     max_triggers: u64,
     pub(super) manager: Option<Manager>,
@@ -111,7 +111,7 @@ pub(super) struct World {
     pub(super) ended: bool,
     /// Lumisections that an event manager closed, in its order.
     pub(super) closed: Vec<LumisectionEnd>,
-    /// By life of a builder unit: the lumisections that it heard to be over.
+    /// By life of a builder unit: the lumisections reported to it as over.
     heard: BTreeMap<u64, Vec<u32>>,
     /// Each written key with its lumisection.
     pub(super) wrote: Vec<(u64, u32)>,
@@ -175,7 +175,7 @@ impl World {
         self.wires.get_mut(&(node.role as u8, node.index)).expect("every node has a wire")
     }
 
-    /// The node lives (again), and its connection stands.
+    /// The node lives (again), and its connection is up.
     fn connect(&mut self, node: NodeId) {
         let index = usize::from(node.index);
         let rash = self.chance.below(2) == 0;
@@ -187,7 +187,7 @@ impl World {
                     self.reconnect_data(node);
                 }
                 let readout = self.readouts[index].as_mut().expect("it was made alive");
-                // It may go on talking before it hears that it should begin anew.
+                // It may continue to send before it is told to begin anew.
                 readout.may_speak = readout.started && rash;
                 readout.highest_asked = false;
                 readout.life
@@ -225,7 +225,7 @@ impl World {
         LiveBuilder { life: self.lives, builder: Builder::new(config), emitted: VecDeque::new(), finishing: false }
     }
 
-    /// Data connections between a node that lives again and all others.
+    /// Connects a node that lives again with all others for data.
     fn reconnect_data(&mut self, node: NodeId) {
         let now = self.now;
         for builder in 0..self.builders.len() as u16 {
@@ -242,7 +242,7 @@ impl World {
         }
     }
 
-    /// The control connection breaks, and stays so for some steps.
+    /// Breaks the control connection for some steps.
     pub(super) fn cut(&mut self, node: NodeId) {
         let back = self.step + 5 + self.chance.below(30);
         let wire = self.wire(node);
@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    /// The process dies; what is on its disk stays.
+    /// Kills the process; its disk remains.
     pub(super) fn kill(&mut self, node: NodeId) {
         self.cut(node);
         let (index, now) = (usize::from(node.index), self.now);
@@ -276,7 +276,7 @@ impl World {
         }
     }
 
-    /// The event manager dies, and a successor with a higher epoch takes over.
+    /// Kills the event manager; a successor with a higher epoch takes over.
     pub(super) fn replace_manager(&mut self) {
         for node in self.nodes() {
             self.cut(node);
@@ -288,7 +288,7 @@ impl World {
         self.manager = Some(manager);
     }
 
-    /// Some time passes: something is delivered, read or written.
+    /// Lets some time pass: something is delivered, read or written.
     pub(super) fn step(&mut self) {
         self.step += 1;
         self.now = self.now.after(Duration::from_micros(200 + self.chance.below(800)));
@@ -344,7 +344,7 @@ impl World {
             Message::Start(start) if !readout.started => {
                 readout.started = true;
                 readout.may_speak = true;
-                // A readout unit that starts in mid-run has lost what was in the sockets.
+                // A readout unit that starts in mid-run has lost the contents of the sockets.
                 readout.next = start.first.number().max(if readout.life > 8 { triggers } else { 0 });
                 readout.announced = start.first.number() - 1;
             }
@@ -468,7 +468,7 @@ impl World {
         self.write(index);
     }
 
-    /// Writes some events, and says so some other time: a builder may die between the two.
+    /// Writes some events, and reports them at another time: a builder may die between the two.
     fn write(&mut self, index: u16) {
         let (now, count) = (self.now, self.chance.below(4));
         let Some(live) = &mut self.builders[usize::from(index)] else { return };
@@ -527,7 +527,7 @@ impl World {
         }
     }
 
-    /// What must hold at every step.
+    /// The invariants of every step.
     fn check(&self) {
         if let Some(manager) = &self.manager {
             let account = manager.account();
@@ -561,7 +561,7 @@ impl World {
         manager.last().map_or(0, EventKey::number)
     }
 
-    /// All credit is free again: each builder's slots can be filled by the next run.
+    /// Checks that all credit is free again: each builder's slots can be filled by the next run.
     fn assert_no_credit_leaked(&mut self) {
         for _ in 0..50 {
             self.step();
@@ -614,8 +614,8 @@ fn fragment(key: EventKey, readout: u16) -> Fragment {
 const TRIGGERS: u64 = 400;
 const STEPS: u64 = 900;
 
-/// Every key of the run is complete on a disk. The copy with the highest attempt is, unless an event manager died
-/// with its builder in the middle of a release: then a successor builds again what the others still hold.
+/// Checks that every key of the run is complete on a disk. The copy with the highest attempt is, unless an event
+/// manager died with its builder in the middle of a release: then a successor rebuilds it from the rest.
 fn assert_all_written(world: &World, last: u64, successors: bool) {
     for number in 1..=last {
         let copies = world.disk.get(&number).unwrap_or_else(|| panic!("{number} of 1..={last} is on no disk"));
@@ -680,7 +680,7 @@ proptest! {
         }
         let last = world.finish();
         prop_assert!(last > 0);
-        // What every readout unit held of an event may be lost with it; the rest is on disk, flagged.
+        // Everything that readout units held of an event may be lost with them; the rest is on disk, flagged.
         let (newest, _) = world.disk.last_key_value().expect("something was built");
         prop_assert!(*newest <= last);
         prop_assert!(world.disk.len() as u64 > last / 2);
@@ -706,7 +706,7 @@ proptest! {
         assert_all_written(&world, last, true);
         let account = world.manager.as_ref().expect("a manager").account();
         if deaths == 0 {
-            // No node died that had done something known only to the old event manager.
+            // No dead node had done something known only to the old event manager.
             prop_assert_eq!((account.assigned, account.built), (last, last));
         }
         world.assert_no_credit_leaked();

@@ -87,7 +87,7 @@ fn recordings_begin_where_they_say() {
     }
 }
 
-/// Left-overs of a short earlier run are close to the first number of this one, and so are fragments behind lost ones.
+/// Left-overs of a short earlier run are close to the first number of this one, and so are fragments after lost ones.
 #[test]
 fn left_overs_close_to_the_first_number_are_no_lost_events() {
     for (sources, with) in [(2, 0), (2, 1), (3, 1), (3, 2)] {
@@ -281,7 +281,7 @@ fn wrong_numbers_at_the_beginning_do_not_move_it() {
     assert_eq!((rig.account(0).in_flight, rig.account(1).in_flight), (30, 30), "{:?}", rig.account(0));
 }
 
-/// The eighth held number follows a gap. The fragments behind it show whether it is right.
+/// The eighth held number follows a gap. The fragments after it show whether it is right.
 #[test]
 fn a_second_wrong_number_among_the_first_ones_is_paired_with_nothing() {
     for (sources, wrong) in [2, 3, 4].into_iter().flat_map(|sources| (6..=12).map(move |wrong| (sources, wrong))) {

@@ -62,7 +62,7 @@ fn at(nanoseconds: u64) -> Instant {
     Instant::from_nanoseconds(nanoseconds)
 }
 
-/// A header of two boards: magic, board, length in words behind 16 bytes, frame counter, clock of 40 MHz.
+/// A header of two boards: magic, board, length in words after 16 bytes, frame counter, clock of 40 MHz.
 fn frame(board: u8, number: u32, ticks: u32, noise: &mut Noise) -> Vec<u8> {
     let words = 4 + number % 7;
     let mut bytes = vec![0; 20 + 4 * words as usize];

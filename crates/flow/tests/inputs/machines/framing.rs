@@ -1,4 +1,5 @@
-//! Front ends that send anything: to framers of known formats and of any layout, and to the sniffer that guesses layouts.
+//! Front ends that send arbitrary bytes: to framers of known formats and of any layout, and to the sniffer that guesses
+//! layouts.
 
 use super::Choices;
 use ropewalk_flow::messages::Received;
@@ -15,30 +16,30 @@ use ropewalk_wire::layout::{
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-/// Fragments up to this length are believed.
+/// Fragments up to this length are accepted.
 const LIMITS: FramerLimits = FramerLimits { max_fragment: 4096, check_crc: true, gather: None };
-/// Bytes of a connection that are looked at.
+/// Maximum bytes of a connection.
 const MOST_BYTES: usize = 16 << 10;
 
-/// Feeds a framer with the same bytes cut in two ways: what it finds must not depend on the cuts.
+/// Feeds a framer with the same bytes cut in two ways: the result must not depend on the cuts.
 ///
 /// # Panics
-/// Where the machine does, where cuts matter, or where bytes are not accounted for.
+/// If the machine panics, if cuts matter, or if bytes are not accounted for.
 pub fn framer(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let cuts = cuts(&mut choices);
     agree(&|| Framer::new(LIMITS), &cuts, choices.raw(MOST_BYTES));
 }
 
-/// Lengths in which a stream comes.
+/// The lengths of a stream's pieces.
 fn cuts(choices: &mut Choices<'_>) -> [usize; 4] {
     std::array::from_fn(|_| 1 + choices.below(200) as usize)
 }
 
-/// What framers find in a stream must not depend on its cuts.
+/// Checks that the fragments of a stream do not depend on its cuts.
 fn agree(framer: &dyn Fn() -> Framer, cuts: &[usize], stream: &[u8]) {
     let Some(whole) = staged(stream) else { return };
-    // What is given up is found as well: at most once between two fragments.
+    // A loss is found as well: at most one between two fragments.
     let at_once = found(framer(), std::iter::once(whole.clone()), 2 * stream.len());
     let mut rest = whole;
     let mut next = cuts.iter().cycle();
@@ -62,7 +63,7 @@ fn contents(fragment: &Received) -> Vec<u8> {
     bytes
 }
 
-/// The bytes in a pool's block.
+/// The bytes in a pool block.
 fn staged(bytes: &[u8]) -> Option<Slice> {
     let pool = Pool::new(PoolConfig::heap("stream", MOST_BYTES, 1)).expect("memory for one block");
     Staging::new(pool).write(bytes).filter(|_| !bytes.is_empty())
@@ -94,11 +95,11 @@ fn found(
 
 const SOURCE: SourceId = SourceId(1);
 
-/// Compiles a layout and, where it is one, lets frames of it and other bytes come: in a stream what is found must not depend
+/// Compiles a layout and, if it is valid, feeds it frames of it and other bytes: in a stream the result must not depend
 /// on the cuts, in datagrams everything is accounted for.
 ///
 /// # Panics
-/// Where the layout, its plan or its framer does, where cuts matter, or where more is kept than may be.
+/// If the layout, its plan or its framer panics, if cuts matter, or if more is kept than permitted.
 pub fn layout(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let layout = any_layout(&mut choices);
@@ -142,7 +143,7 @@ fn datagrams(plan: &Arc<Plan>, choices: &mut Choices<'_>, cuts: &[usize], stream
         framer.advance(now, &mut out);
         assert!(framer.next_deadline().is_none_or(|due| due > now), "what is due was done");
         framer.push(now, datagram, choices.chance(), &mut out);
-        // The oldest of the frames that are put together may be given up besides.
+        // The oldest frame in reassembly may be given up besides.
         (came, found) = (came + length + 2, found + out.len());
         assert!(found <= came, "more fragments than bytes");
         assert!(out.iter().all(|one| one.payload.len() <= plan.most().min(LIMITS.max_fragment as usize)));
@@ -229,7 +230,7 @@ fn any_length(choices: &mut Choices<'_>) -> Length {
     Length { number: any_number(choices), unit: choices.below(9) as u32, counts, add: any_place(choices) / 4 }
 }
 
-/// Within the first bytes of a frame, or the last ones.
+/// An offset in the first bytes of a frame, or in the last ones.
 fn any_place(choices: &mut Choices<'_>) -> i32 {
     choices.below(64) as i32 - 24
 }
@@ -249,14 +250,14 @@ fn any_pattern(choices: &mut Choices<'_>) -> Pattern {
     Pattern { at, bytes, mask }
 }
 
-/// Bytes of a packet at most, and how much of all is looked at: small, so that limits are reached.
+/// Maximum bytes of a packet, and limits of the sniffer: small, so that they are reached.
 const PACKET_BYTES: usize = 80;
 const SNIFF_LIMITS: Limits = Limits { peers: 4, frames: 64, head_bytes: 48, stream_bytes: 2048 };
 
-/// Feeds the sniffer packets that are noise, or count and tell the time, and asks what was found.
+/// Feeds the sniffer packets of noise, or with a counter and a clock, and requests the findings.
 ///
 /// # Panics
-/// If the sniffer does, believes more than there was, or drafts an invalid layout.
+/// If the sniffer panics, reports more than there was, or drafts an invalid layout.
 pub fn sniff(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let (mut sniffer, mut packets, mut number) = (Sniffer::new(SNIFF_LIMITS), 0_u64, 0_u32);

@@ -1,4 +1,4 @@
-//! A gateway among strangers: packets of anything, decisions on anything, nodes that come and go.
+//! A gateway with random input: any packets, any decisions, nodes that come and go.
 
 use super::Choices;
 use super::MOST_ACTIONS;
@@ -17,15 +17,15 @@ use std::time::Duration;
 const SOURCES: u16 = 3;
 const PACKING: u16 = 4;
 const NODES: u16 = 2;
-/// Events of the run begin here; the 32 bits of their ids go round soon.
+/// The first event of the run; the 32 bits of its ids soon overflow.
 const FIRST: u64 = 0xFFFF_FFE0;
 
-/// What the referee remembers.
+/// The memory of the referee.
 struct Known {
     gateway: Gateway,
     staging: Staging,
     node: FarmNode,
-    /// The last event whose decision left.
+    /// The last event whose decision was sent.
     streamed: Option<EventKey>,
     stored: BTreeSet<EventKey>,
     largest_push: usize,
@@ -62,7 +62,7 @@ fn address(source: u16) -> Address {
 /// Feeds a gateway.
 ///
 /// # Panics
-/// Where the machine does; where an account does not balance, a decision leaves twice or out of order, an event is stored
+/// If the machine panics; if an account does not balance, a decision is sent twice or out of order, an event is stored
 /// twice, or the machine does not come to rest.
 pub fn gateway(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
@@ -106,7 +106,7 @@ pub fn gateway(bytes: &[u8]) {
     }
 }
 
-/// A packet that is right, or nearly, or not at all.
+/// A packet that is valid, nearly valid, or random.
 fn packet(known: &mut Known, choices: &mut Choices<'_>, now: Instant) {
     let mut bytes = Vec::new();
     let first = FIRST.wrapping_add(u64::from(PACKING) * choices.below(12)) as u32;
@@ -133,11 +133,11 @@ fn packet(known: &mut Known, choices: &mut Choices<'_>, now: Instant) {
     let Some(tail) = known.staging.write(tail) else { return };
     let packet: Payload = [head, tail].into_iter().collect();
     let source = choices.below(u64::from(SOURCES) + 1) as u16;
-    // One that comes back for want of a set is let go here: it is in no account.
+    // A packet refused for want of a set is dropped here: it is in no account.
     drop(known.gateway.on_packet(choices.below(3) as u8, address(source), packet, now));
 }
 
-/// A message from a node that may not exist, in a life that may be another.
+/// A message from a node that may not exist, in any incarnation.
 fn message(known: &mut Known, choices: &mut Choices<'_>, now: Instant) {
     let node = choices.below(u64::from(NODES) + 1) as u16;
     let incarnation = Incarnation(1 + choices.below(2));
@@ -163,7 +163,7 @@ fn message(known: &mut Known, choices: &mut Choices<'_>, now: Instant) {
     known.gateway.on_message(&Message::Decisions(decisions), now);
 }
 
-/// A real node does what it does.
+/// A real node acts.
 fn node_speaks(known: &mut Known, choices: &mut Choices<'_>, now: Instant) {
     let mut whole = Vec::new();
     while let Some(event) = known.node.next_event() {

@@ -4,8 +4,8 @@
 //! bytes --> Choices --> messages from any node, fragments, lost connections, time --> one machine
 //!                                                   after each step: accounts balance, bounds hold, no panic
 //! ```
-//! A machine trusts no other node. On any input it must not panic, its accounts must balance, and it must stop answering.
-//! Each function takes any bytes. The fuzz targets call them with bytes that reach new code.
+//! A machine trusts no other node. On any input it must not panic, its accounts must balance, and it must stop
+//! answering. Each function takes any bytes. The fuzz targets call them with bytes that reach new code.
 
 mod framing;
 mod gateway;
@@ -34,7 +34,7 @@ pub use gateway::gateway;
 pub use nodes::{builder, manager, readout, synchrony};
 pub use router::router;
 
-/// Actions that one input may lead to at most: more means that a machine answers itself.
+/// Maximum actions after one input: more means that a machine answers itself.
 const MOST_ACTIONS: usize = 20_000;
 
 // ---- choices from bytes: after the last byte, every choice is the first one
@@ -82,7 +82,7 @@ impl<'a> Choices<'a> {
         head
     }
 
-    /// Mostly no time passes, sometimes milliseconds, rarely seconds; never backwards.
+    /// Usually no time passes, sometimes milliseconds, rarely seconds; never backwards.
     fn now(&mut self) -> Instant {
         let passed = match self.byte() {
             0..=180 => Duration::ZERO,
@@ -93,7 +93,7 @@ impl<'a> Choices<'a> {
         self.now
     }
 
-    /// Mostly near the run's beginning, where events are; rarely anything.
+    /// Usually near the run's beginning, where events are; rarely anything.
     fn key(&mut self) -> EventKey {
         match self.byte() {
             near @ 0..=199 => EventKey::new(0, u64::from(near % 48)),
@@ -129,7 +129,7 @@ impl<'a> Choices<'a> {
         Attempt(if self.below(16) == 0 { self.wide() as u16 } else { self.below(4) as u16 })
     }
 
-    /// A size, mostly one that could be true.
+    /// A size, usually a plausible one.
     fn bytes(&mut self) -> u32 {
         if self.below(32) == 0 { self.wide() as u32 } else { self.below(64) as u32 * 64 }
     }
@@ -257,14 +257,14 @@ impl<'a> Choices<'a> {
         Credit { events, bytes }
     }
 
-    /// What a builder unit asks of a readout unit.
+    /// A request of a builder unit to a readout unit.
     fn request(&mut self) -> Request {
         let entries =
             self.batch(|own| RequestEntry { key: own.key(), slot: own.below(12) as u32, attempt: own.attempt() });
         Request { entries }
     }
 
-    /// What an event manager lets go of.
+    /// A release of an event manager.
     fn release(&mut self) -> Release {
         let entries = self.batch(|own| ReleaseEntry {
             first: own.key(),
@@ -277,10 +277,10 @@ impl<'a> Choices<'a> {
 
 // ---- run control under commands and messages in any order
 
-/// Feeds run control.
+/// Feeds run control with commands and messages.
 ///
 /// # Panics
-/// Where the machine does, where a run is started twice, or where a run that has ended goes on.
+/// If the machine panics, if a run is started twice, or if an ended run continues.
 pub fn control(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let mut control = RunControl::new(vec![NodeId::readout(0), NodeId::readout(1), NodeId::builder(0)]);
@@ -320,14 +320,14 @@ pub fn control(bytes: &[u8]) {
     }
 }
 
-/// The front ends: the first one is the trigger, the last one may be left out.
+/// The number of front ends: the first one is the trigger, the last one is optional.
 const FRONT_ENDS: u64 = 3;
 
-/// Feeds run control of front ends, and reads words and commands out of arbitrary bytes.
+/// Feeds run control of front ends, and parses words and commands from arbitrary bytes.
 ///
 /// # Panics
-/// If the machine or a reader does, if a trigger is enabled before all required front ends have started, if a front end
-/// is held that is no trigger or does not know the command, or if more is kept than may be.
+/// If the machine or a parser panics, if a trigger is enabled before all required front ends have started, if a front
+/// end is held that is no trigger or does not know the command, or if more is kept than permitted.
 pub fn front_ends(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let config = |number: u64| FrontEndConfig {
@@ -397,8 +397,8 @@ pub fn front_ends(bytes: &[u8]) {
     }
 }
 
-/// Checks that only the trigger is held, while the run goes on, and that it is enabled last: every front end that is
-/// waited for has started by then.
+/// Checks that only the trigger is held, during the run, and that it is enabled last: by then every awaited front end
+/// has started.
 fn expect_sense(control: &FrontEnds, action: &FrontEndAction) {
     if let FrontEndAction::Tell(place, Command::Hold(_) | Command::Release(_)) = action {
         assert_eq!(*place, 0, "only the trigger is held and released");
@@ -421,7 +421,7 @@ const fn phase(number: u64) -> RunPhase {
     }
 }
 
-/// A word, mostly about the present run.
+/// A word, usually about the current run.
 fn word(choices: &mut Choices<'_>, run: u32) -> Word {
     let run = RunNumber(if choices.below(4) == 0 { choices.below(4) as u32 } else { run });
     match choices.below(8) {
@@ -439,7 +439,7 @@ fn word(choices: &mut Choices<'_>, run: u32) -> Word {
     }
 }
 
-/// What can be read means the same when it is written again.
+/// Checks that encoding and parsing a parsed message again preserves it.
 fn read(kind: u8, body: &[u8]) {
     let _ = body.first_chunk().map(Frame::parse);
     let Some(kind) = Kind::from_u8(kind) else { return };
@@ -448,7 +448,7 @@ fn read(kind: u8, body: &[u8]) {
         command.encode(&mut again);
         assert_eq!(Command::decode(kind, &again[FRAME_BYTES..]), Ok(command));
     } else if let Ok(word) = Word::decode(kind, body) {
-        // The time and value of a reading may be no number, and then are not equal to themselves.
+        // The time and value of a reading may be NaN, and then differ from themselves.
         let is_reading = matches!(word, Word::Report(_));
         word.encode(&mut again);
         assert!(is_reading || Word::decode(kind, &again[FRAME_BYTES..]) == Ok(word));

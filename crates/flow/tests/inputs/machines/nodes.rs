@@ -1,5 +1,5 @@
-//! A readout unit, a builder unit and an event manager that get anything from other nodes, and the check of synchrony in a
-//! builder unit.
+//! A readout unit, a builder unit and an event manager with random input from other nodes, and the check of synchrony
+//! in a builder unit.
 
 use super::Choices;
 use super::MOST_ACTIONS;
@@ -37,7 +37,7 @@ fn readout_config(choices: &mut Choices<'_>) -> ReadoutConfig {
 /// Feeds a readout unit.
 ///
 /// # Panics
-/// Where the machine does, or where its account does not balance.
+/// If the machine panics, or its account does not balance.
 pub fn readout(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let config = readout_config(&mut choices);
@@ -85,7 +85,7 @@ fn step_readout(readout: &mut Readout, choices: &mut Choices<'_>, now: Instant, 
     }
 }
 
-/// Takes every action, and what is answered with.
+/// Takes every action and every answer.
 fn settle_readout(readout: &mut Readout, now: Instant) {
     for _ in 0..MOST_ACTIONS {
         match readout.poll(now) {
@@ -139,7 +139,7 @@ fn builder_config(choices: &mut Choices<'_>) -> BuilderConfig {
     }
 }
 
-/// A builder unit, what it asked for, and what it gave away to be written.
+/// A builder unit, its requests, and the events that it handed over to be written.
 struct Fed {
     builder: Builder,
     asked: Vec<(u16, RequestEntry)>,
@@ -149,7 +149,7 @@ struct Fed {
 /// Feeds a builder unit.
 ///
 /// # Panics
-/// Where the machine does, or where its account does not balance.
+/// If the machine panics, or its account does not balance.
 pub fn builder(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let config = builder_config(&mut choices);
@@ -178,7 +178,7 @@ impl Fed {
         }
     }
 
-    /// An answer to what was asked.
+    /// Answers a request.
     fn answer(&mut self, choices: &mut Choices<'_>, now: Instant) {
         let place = choices.below(self.asked.len().max(1) as u64) as usize;
         if place >= self.asked.len() {
@@ -267,10 +267,10 @@ const fn with_source(
 
 const WATCHED_SOURCES: u32 = 3;
 
-/// Feeds the watch with observations: mostly one event after the other, with keys that agree or do not.
+/// Feeds the check of synchrony with observations: usually consecutive events, with or without matching keys.
 ///
 /// # Panics
-/// If the machine panics, or reports changes for ever.
+/// If the machine panics, or reports changes forever.
 pub fn synchrony(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let mut config = Config::new((1..=WATCHED_SOURCES).map(|id| synchrony::SourceConfig {
@@ -285,7 +285,7 @@ pub fn synchrony(bytes: &[u8]) {
     while !choices.is_over() {
         number += choices.below(2) + 1;
         let key = if choices.below(32) == 0 { choices.key() } else { EventKey::new(0, number) };
-        // One choice for the event and one for each source keeps inputs short.
+        // One choice for the event and one for each source keep inputs short.
         let event = choices.wide();
         let row: [Observation; WATCHED_SOURCES as usize] = std::array::from_fn(|_| observation(&mut choices, event));
         synchrony.observe(key, &row);
@@ -318,7 +318,7 @@ const BUILDERS: u16 = 3;
 /// Feeds an event manager.
 ///
 /// # Panics
-/// Where the machine does, where its account does not balance, or where an attempt is used twice in a run.
+/// If the machine panics, its account does not balance, or an attempt is used twice in a run.
 pub fn manager(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let config = ManagerConfig {
@@ -345,7 +345,7 @@ pub fn manager(bytes: &[u8]) {
     }
 }
 
-/// One thing happens; true where a run may have begun.
+/// Executes one random step; returns true if a run may have begun.
 fn step_manager(manager: &mut Manager, choices: &mut Choices<'_>, now: Instant) -> bool {
     let node = choices.node();
     match choices.below(16) {

@@ -1,5 +1,5 @@
-//! A router of chunks that gets anything from its subscribers, and a small card before it. The card's chunks tell their number.
-//! They lie in blocks of which some are lost.
+//! A router of chunks with random input from its subscribers, and a small card in front of it. The card's chunks
+//! contain their number. They are in blocks, some of which are lost.
 
 use super::Choices;
 use super::MOST_ACTIONS;
@@ -15,15 +15,15 @@ use std::time::Duration;
 
 const ELINKS: u64 = 6;
 const QUEUE_BYTES: u64 = 1000;
-/// Cards, and one more way by which chunks come: one by one.
+/// The number of cards; chunks also arrive in one more way: one by one.
 const CARDS: usize = 2;
 
-/// What the referee knows about a subscriber.
+/// The referee's knowledge of a subscriber.
 struct Known {
     id: SubscriberId,
-    /// What it asked for, the last of which holds.
+    /// Its subscriptions; the last one is in effect.
     wanted: Vec<Subscribe>,
-    /// The number of the chunk that it got last, by way and e-link: each comes once, and in order.
+    /// The number of the last chunk that it got, by way and e-link: each arrives once, and in order.
     last: [[u64; ELINKS as usize]; CARDS + 1],
     heir: bool,
 }
@@ -33,12 +33,12 @@ impl Known {
         Self { id, wanted: Vec::new(), last: Default::default(), heir: false }
     }
 
-    /// Whether it keeps a card waiting where it has no room.
+    /// Whether it makes a card wait when it has no room.
     fn must_miss_nothing(&self) -> bool {
         self.wanted.last().is_some_and(|wanted| wanted.policy == Policy::BackPressure)
     }
 
-    /// Whether it takes over what another member of its group leaves, for any chunks.
+    /// Whether it inherits the chunks of another member of its group, for all e-links.
     fn is_heir_of(&self, gone: &Self) -> bool {
         let share = |known: &Self| known.wanted.last().map(|wanted| wanted.share);
         let all = |wanted: &Subscribe| {
@@ -62,14 +62,14 @@ struct Table<'a> {
     number: u32,
 }
 
-/// Feeds a router: chunks one by one, and batches of two cards of which blocks are lost; subscribers that come, change
-/// their minds, read or do not, are relieved, and go.
+/// Feeds a router: chunks one by one, and batches of two cards that lose blocks; subscribers that come, change
+/// subscriptions, read or do not, are relieved, and leave.
 ///
 /// # Panics
-/// If the machine does; if an account does not balance, a queue grows beyond its bound, a chunk goes to a subscriber
-/// that never asked for it, comes twice, out of order or with other bytes, what a member leaves is lost although
-/// another one could have it, a card waits without a subscriber, or the machine keeps asking for messages that it does
-/// not have; and if at the end, when all subscribers have left, a page of a card has not come home.
+/// If the machine panics; if an account does not balance, a queue exceeds its bound, a chunk goes to a subscriber that
+/// never asked for it, arrives twice, out of order or with other bytes, a member's remaining chunks are lost although
+/// another one could get them, a card waits without a subscriber, or the machine keeps asking for messages that it does
+/// not have; and if at the end, when all subscribers have left, a page of a card is not returned.
 pub fn router(bytes: &[u8]) {
     let config = RouterConfig {
         subscribers: 4,
@@ -165,7 +165,7 @@ impl Table<'_> {
         assert_eq!(account.moved - before.moved + lost, before.queued, "what waited went on or was lost");
         let has_heir = self.all.iter().any(|known| known.is_heir_of(&gone));
         assert!(lost == 0 || !has_heir, "{lost} chunks had an heir");
-        // Others may have taken over what it left, behind what they have: later than they should, and more.
+        // Others may have inherited its chunks, queued after their own: these are late, and more.
         let is_shared = account.moved > 0;
         self.all.iter_mut().for_each(|known| known.heir |= is_shared);
     }
@@ -183,7 +183,7 @@ impl Table<'_> {
         self.number += 1;
         let elink = ELink::new(self.choices.below(ELINKS) as u16);
         let head = ChunkHead { elink, status: Status::GOOD, sequence: 0, length: self.choices.below(400) as u32 };
-        // The event is the chunk's number: that is how it is known again.
+        // The event is the chunk's number, which identifies it.
         let number = u64::from(self.number);
         let chunk = StreamChunk { head, event: number, payload: Payload::default(), is_copy: false };
         let before = self.router.total();
@@ -200,7 +200,7 @@ impl Table<'_> {
         }
     }
 
-    /// Sends what is due, into transports that have room or not.
+    /// Sends what is due, into transports with or without room.
     fn send(&mut self, now: Instant) {
         for turn in 0.. {
             assert!(turn < MOST_ACTIONS, "the router does not come to rest");
@@ -224,7 +224,7 @@ impl Table<'_> {
         }
     }
 
-    /// A chunk that a subscriber gets.
+    /// A subscriber gets a chunk.
     fn sent(&mut self, id: SubscriberId, chunk: &StreamChunk) {
         let known = self.all.iter_mut().find(|known| known.id == id).expect("a subscriber that is due is present");
         let elink = chunk.head.elink;
@@ -232,7 +232,7 @@ impl Table<'_> {
         let mut asked = known.wanted.iter().flat_map(|wanted| &wanted.ranges);
         assert!(asked.any(is_in), "{elink} was never asked for");
         let bytes = chunk.payload.to_vec();
-        // Chunks that came one by one have no bytes.
+        // Chunks that arrived one by one have no bytes.
         let (way, number) = match bytes.get(5) {
             Some(&card) => {
                 assert_eq!(bytes.len(), chunk.head.length as usize, "as long as its head says");
@@ -253,7 +253,7 @@ impl Table<'_> {
         assert_eq!(total.queued, queued, "nothing waits for a subscriber that has gone");
         for account in all.iter().filter_map(|known| router.account(known.id)) {
             assert!(account.is_balanced(), "{account:?}");
-            // A member may have taken over what four queues held.
+            // A member may have inherited four queues.
             assert!(account.queued <= 4 * 16 + 4, "{account:?}");
         }
         let (received, unwanted) = router.received();
@@ -276,7 +276,7 @@ impl Table<'_> {
     }
 }
 
-/// Bytes of a chunk's head: its number, its e-link, its card.
+/// Bytes of a chunk's header: its number, its e-link, its card.
 const HEAD: usize = 6;
 const PAGE: usize = 2 << 10;
 const PAGES: usize = 6;
@@ -288,16 +288,16 @@ pub(super) struct Card {
     ring: RingReader,
     decoder: ChunkDecoder,
     encoders: Vec<Encoder>,
-    /// By e-link: blocks lost since the last one that was written.
+    /// By e-link: blocks lost since the last written one.
     lost: Vec<u32>,
-    /// Up to where blocks were decoded.
+    /// The position up to which blocks were decoded.
     position: u64,
-    /// How far the last batch was routed; `None` when all of it was.
+    /// The progress of routing the last batch; `None` when all of it was routed.
     cursor: Option<BatchCursor>,
 }
 
 impl Card {
-    /// A card of so many e-links. One of even name has blocks with narrow trailers.
+    /// A card with this many e-links. Even names have blocks with narrow trailers.
     pub(super) fn new(name: u8, elinks: u16) -> Self {
         let format = if name.is_multiple_of(2) { BlockFormat::NARROW } else { BlockFormat::WIDE };
         let (writer, ring) = ring(PoolConfig::heap("card", PAGE, PAGES)).expect("memory for a small ring");
@@ -314,7 +314,7 @@ impl Card {
         }
     }
 
-    /// An e-link says something: a chunk with this number, a signal, or that nothing more comes for a while.
+    /// An e-link sends a chunk with this number, a signal, or a time-out.
     pub(super) fn say(&mut self, choices: &mut Choices<'_>, number: u32) {
         let (elink, mut blocks) = (choices.below(self.encoders.len() as u64) as u16, Vec::new());
         let length = if choices.below(4) == 0 { choices.below(3000) } else { choices.below(60) };
@@ -327,7 +327,7 @@ impl Card {
             _ => encoder.chunk(&chunk, status_of(number), &mut blocks),
         }
         for block in blocks.chunks(self.decoder.block_bytes()) {
-            // A gap of as many blocks as there are numbers cannot be seen: that is how the format is.
+            // A gap whose length is a multiple of the sequence numbers is invisible in this format.
             let lost = &mut self.lost[usize::from(elink)];
             let comes_round = *lost > 0 && lost.is_multiple_of(SEQUENCES.into());
             let space = self.writer.space();
@@ -359,7 +359,7 @@ impl Card {
         number
     }
 
-    /// Routes what is there, a batch at most. Returns false if it has to wait for a subscriber.
+    /// Routes the available blocks, at most a batch. Returns false if it must wait for a subscriber.
     fn route(&mut self, router: &mut Router, now: Instant) -> bool {
         self.ring.poll().expect("our own writer");
         if self.cursor.is_none() {
@@ -392,7 +392,7 @@ impl Card {
         }
     }
 
-    /// Checks that every page that is done with has come back.
+    /// Checks that every finished page was returned.
     ///
     /// # Panics
     /// If one is missing.

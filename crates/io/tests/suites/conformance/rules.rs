@@ -593,7 +593,7 @@ pub(crate) fn what_came_before_reading_stopped_is_delivered_when_it_goes_on<M: M
     world.finish();
 }
 
-/// Each is busy for a while and gets blocks for that; then the next ones are, and there are few blocks.
+/// Each is busy for a while and gets blocks for that; then the next ones are busy, and there are few blocks.
 pub(crate) fn endpoints_that_have_become_quiet_leave_the_pool_to_the_others<M: Mechanism>() {
     let sizes = Sizes { block: 10_000, blocks: 8, receive_batch: 50_000, ..Sizes::default() };
     let mut world = World::<M>::new(&[Sizes::default(), sizes]);

@@ -112,7 +112,7 @@ fn only_what_is_much_goes_past_the_page_cache_by_itself() {
         return ropewalk_tidy::skipped(TEST, "the file system of the target directory knows no O_DIRECT");
     }
     assert_eq!(write(WriteMode::Auto, &[1000, 1000]), 0);
-    // The content of the file's last piece is copied and written once more. From then on the file stays past the page cache.
+    // The content of the file's last piece is copied and written once more. From then on, direct writes continue.
     let copied = write(WriteMode::Auto, &[1000, 2 << 20, 1000]);
     if copied == 0 && write_probe(&Directory::default().path).is_some_and(|probe| !probe.prefers_direct()) {
         return ropewalk_tidy::skipped(TEST, "a probe found the page cache to be faster");
@@ -236,7 +236,7 @@ fn with_any_packing_threads_the_file_keeps_its_order() {
         let file = disk.create(&path.with_extension("open"), NewFile { compression, ..NewFile::default() });
         let (mut expected, mut completions) = (Vec::new(), Vec::new());
         for number in 0..200_usize {
-            // Long ones behind short ones, which are packed before them.
+            // Long ones after short ones, which are packed before them.
             let length = if number % 3 == 0 { 50_000 } else { 100 + number };
             let bytes: Vec<u8> = (0..length).map(|place| (place / 7 + number) as u8).collect();
             let mut loan = pool.loan(Owner::SHARED).expect("a block for each append");

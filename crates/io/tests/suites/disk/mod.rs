@@ -56,7 +56,7 @@ impl Medium for PastTheCache {
         self.0.directory()
     }
 
-    /// Without the zeros that may be behind the last append; no test's file ends with zeros of its own.
+    /// Without the zeros that may follow the last append; no test's file ends with its own zeros.
     fn read(&self, path: &Path) -> Option<Vec<u8>> {
         let mut bytes = self.0.read(path)?;
         let filled = bytes.len();
@@ -165,7 +165,7 @@ macro_rules! every_rule_for {
     )*};
 }
 
-/// Passes all rules to another macro, behind its given arguments.
+/// Passes all rules to another macro, after its given arguments.
 macro_rules! with_every_rule {
     ($other:ident!($($given:ident),*)) => {
         $other!($($given),*:

@@ -1,4 +1,4 @@
-//! Packets on a cable other than good packets of the flow, and cables that are pulled.
+//! Invalid and foreign packets on a cable, and cables that are pulled.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -41,7 +41,7 @@ impl Wire {
         Ok(Self { cable, receiver, came: Vec::new(), flow, socket, ethernet })
     }
 
-    /// The content of an IP packet: a payload, behind UDP's header if there is one.
+    /// The content of an IP packet: a payload, after UDP's header if there is one.
     fn carried(&self, payload: &[u8]) -> Vec<u8> {
         if self.flow != Flow::Udp {
             return payload.to_vec();
@@ -61,7 +61,7 @@ impl Wire {
         self.tagged_frame(ethernet, None, header, carried)
     }
 
-    /// The same behind a VLAN tag.
+    /// The same with a VLAN tag.
     fn tagged_frame(
         &self,
         ethernet: &Ethernet2Header,
@@ -82,7 +82,7 @@ impl Wire {
         bytes
     }
 
-    /// A good packet.
+    /// A valid packet.
     fn good(&self, payload: &[u8]) -> Vec<u8> {
         self.frame(&self.ethernet, &self.header(), &self.carried(payload))
     }
@@ -91,7 +91,7 @@ impl Wire {
         net::send(&self.socket, frame, SendFlags::empty()).expect("the cable is there");
     }
 
-    /// Sends a good packet, receives until it arrives, and returns the packets before it.
+    /// Sends a valid packet, receives until it arrives, and returns the packets before it.
     fn received(&mut self) -> Vec<Vec<u8>> {
         self.send(&self.good(b"end"));
         let begin = MonotonicClock.now();

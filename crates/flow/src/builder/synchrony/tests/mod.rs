@@ -1,4 +1,4 @@
-//! Sources that slip, and sources that do not: simulated triggers, and a real detector's.
+//! Sources that slip, and sources that do not: with simulated triggers, and those of a real detector.
 
 mod slips;
 
@@ -8,7 +8,7 @@ use proptest::test_runner::{Config as ProptestConfig, RngSeed};
 use ropewalk_terms::{Cause, EventKey, SourceId};
 use ropewalk_wire::message::{FragmentFlags, FragmentMeta, SynchronyState};
 
-/// A small generator of random numbers (SplitMix64): tests must give the same on every machine.
+/// A small generator of random numbers (SplitMix64): tests must be reproducible on every machine.
 struct Random(pub(super) u64);
 
 impl Random {
@@ -24,7 +24,7 @@ impl Random {
         self.next() % limit
     }
 
-    /// From 0 up to 1.
+    /// From 0 up to 1, exclusive.
     fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
@@ -34,14 +34,14 @@ impl Random {
     }
 }
 
-/// The same cases on every machine, every time; `PROPTEST_RNG_SEED` asks for others.
+/// The same cases on every machine, every time; `PROPTEST_RNG_SEED` selects others.
 fn cases(count: u32) -> ProptestConfig {
     let default = ProptestConfig::with_cases(count);
     let rng_seed = if default.rng_seed == RngSeed::Random { RngSeed::Fixed(843) } else { default.rng_seed };
     ProptestConfig { rng_seed, failure_persistence: None, ..default }
 }
 
-/// A trigger as it happened.
+/// A true trigger.
 #[derive(Copy, Clone, Debug)]
 pub(super) struct Trigger {
     pub(super) bunch_crossing: u16,
@@ -61,7 +61,7 @@ fn random_triggers(seed: u64, count: usize) -> Vec<Trigger> {
         .collect()
 }
 
-/// Which trigger a source's n-th event carries.
+/// The index of the trigger that a source's n-th event carries.
 fn in_step(count: usize) -> Vec<usize> {
     (0..count).collect()
 }
@@ -72,7 +72,7 @@ fn losing(mut carried: Vec<usize>, at: usize, lost: usize) -> Vec<usize> {
     carried
 }
 
-/// The source counts the trigger of its event `at` `more` times too often.
+/// The source counts the trigger of its event `at` another `more` times.
 fn doubling(mut carried: Vec<usize>, at: usize, more: usize) -> Vec<usize> {
     let trigger = carried[at];
     carried.splice(at..at, core::iter::repeat_n(trigger, more));
@@ -94,7 +94,7 @@ fn feed(machine: &mut Synchrony, events: usize, mut row: impl FnMut(usize) -> Ve
     changes
 }
 
-/// The verdicts about a source, with since and at, in the order in which they were reported.
+/// The verdicts on a source, with since and at, in the order of the reports.
 fn verdicts(changes: &[Change], source: u32) -> Vec<(Verdict, u64, u64)> {
     changes
         .iter()
@@ -189,7 +189,7 @@ fn lists_never_grow() {
     let mut machine = machine(config(20));
     let room = machine.room();
     for (number, trigger) in triggers.iter().enumerate() {
-        // Changes are not asked for, so that they pile up as far as they can.
+        // Changes are not polled, so that they accumulate to the maximum.
         let nonsense = number / 400 % 2 == 1;
         let row: Vec<_> = (0..20)
             .map(|source| {
@@ -294,20 +294,20 @@ fn when_the_pulser_ends_the_verdict_comes() {
     assert_eq!(told[0].0, Verdict::CannotTell(Doubt::NoInformation));
     let (verdict, since, at) = told[1];
     assert_eq!((told.len(), verdict), (2, Verdict::Offset(1)), "{told:?}");
-    // When it slipped cannot be known better than back into the regular triggers.
+    // The time of the slip cannot be narrowed further than into the regular triggers.
     assert!((400..=1001).contains(&since) && at <= 1400, "since {since}, at {at}");
 }
 
 /// A front end's clock.
 #[derive(Copy, Clone, Debug)]
 struct Clock {
-    /// Nanoseconds in a tick.
+    /// Nanoseconds per tick.
     tick: f64,
-    /// Off by this share, times 10^-6.
+    /// Deviation from that, times 10^-6.
     ppm: f64,
-    /// Each stamp is off by up to so many ticks either way.
+    /// Maximum deviation of each stamp, in ticks, either way.
     jitter: f64,
-    /// Where it starts, in ticks.
+    /// Its start, in ticks.
     start: f64,
 }
 

@@ -10,7 +10,7 @@ fn crossing(trigger: &Trigger) -> Observation {
     Observation::MISSING.with_bunch_crossing(trigger.bunch_crossing)
 }
 
-/// Source 0 in step, source 1 as `carried` says.
+/// Source 0 in step, source 1 as given by `carried`.
 fn feed_crossings(seed: u64, carried: &[usize]) -> (Synchrony, Vec<Change>) {
     let triggers = random_triggers(seed, EVENTS + 200);
     let mut machine = machine(config(2));
@@ -30,7 +30,7 @@ proptest! {
         let (verdict, since, found) = *verdicts(&changes, 1).last().expect("there is a verdict");
         let offset = if early { size as i16 } else { -(size as i16) };
         prop_assert_eq!(verdict, Verdict::Offset(offset));
-        // What a source says twice is right the first time; chance may hide an event at the edge.
+        // A trigger counted twice is right the first time; chance may hide an event at the edge.
         let first = if early { at } else { at + size };
         prop_assert!(since.abs_diff(first as u64) <= 1, "slipped at {first}, said since {since}");
         prop_assert!(found <= (at + 200) as u64, "slipped at {at}, found at {found}");
@@ -80,7 +80,7 @@ proptest! {
         prop_assert_eq!(verdicts.len(), if slips { 2 } else { 1 });
         if slips {
             prop_assert_eq!(verdicts[1].0, Verdict::Offset(1));
-            // The first event after the slip of which both fragments are there.
+            // The first event after the slip with both fragments.
             let first = (900..).find(|&event| present[event][1] && present[event + 1][0]).expect("bursts end");
             prop_assert!(verdicts[1].1.abs_diff(first as u64) <= 1, "slipped at {first}, said since {}", verdicts[1].1);
         }
@@ -153,8 +153,8 @@ fn a_stuck_bit_is_no_offset() {
 
 #[test]
 fn a_stuck_bit_in_the_event_id_leaves_gaps_and_no_offset() {
-    // Bit 3 of the source's event number is stuck at 0: every other eight of its fragments are duplicates, thrown
-    // away before they get here.
+    // Bit 3 of the source's event number is stuck at 0: every second group of eight fragments is dropped as duplicates
+    // before the check.
     let triggers = random_triggers(12, EVENTS);
     let mut machine = machine(config(2));
     let changes = feed(&mut machine, EVENTS, |event| {
@@ -256,7 +256,7 @@ fn a_reference_that_falls_silent_is_replaced_unless_it_is_configured() {
 fn a_builder_unit_that_sees_every_other_event_finds_what_it_can() {
     let triggers = random_triggers(24, 3000);
     let timed = |trigger: &Trigger| Observation::MISSING.with_time(trigger.time as u64);
-    // Half of the offsets have no events that both were seen in: there it can only say that the relation is lost.
+    // For half of the offsets no event was seen by both: there only the loss of the relation can be reported.
     for (lost, verdict) in [(0, Verdict::InSync), (1, Verdict::Lost), (2, Verdict::Offset(2))] {
         for observe in [&crossing as &dyn Fn(&Trigger) -> Observation, &timed] {
             let carried = losing(in_step(3000), 1200, lost);
