@@ -293,7 +293,7 @@ pub(crate) struct ConvertOptions {
     /// Source of the configuration to convert, repeatable, in the order of the files; by default all sources.
     #[arg(long, value_name = "NAME", requires = "by")]
     pub(crate) source: Vec<String>,
-    /// Version of new FRD headers; from 4 on, event numbers may exceed 32 bits.
+    /// Version of new FRD headers; only with 4 may event numbers exceed 32 bits.
     #[arg(long, value_name = "3|4|5", default_value_t = FileBasedSection::FRD_VERSION)]
     pub(crate) frd_version: u32,
     /// Events in each file of a run directory for filter units (--to frd).

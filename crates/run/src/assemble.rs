@@ -19,7 +19,7 @@ use super::resolve::{Addresses, Resolved};
 use super::run_files::{self, StartRoom};
 use super::units::{Managing, Units};
 use super::worker::{CommandedManager, DriveWithPage};
-use super::workshop::{Workshop, epoch, nowhere, run_directory, sink};
+use super::workshop::{Workshop, epoch, in_output, nowhere, run_directory, sink};
 use crate::monitoring::Archive;
 use ropewalk_config::Configuration;
 use ropewalk_engine::pages::NodePage;
@@ -331,6 +331,11 @@ pub(crate) fn launch_manager(
     front_ends: Option<&FrontEndService>,
 ) -> Result<RunHandle, RunError> {
     make_room_for_descriptors(configuration, Some((Role::Manager, index)))?;
+    let output = &configuration.run.output;
+    let last = in_output(output, Registry::last_epoch)?;
+    let mut configuration = configuration.clone();
+    configuration.manager.epoch = configuration.manager.epoch.max(last.0);
+    let configuration = &configuration;
     let placement = ThreadPlacement::new(configuration, Part::of(configuration, Role::Manager, index))?;
     let resolved = Resolved::new(configuration, addresses);
     let workshop = Workshop::new(&resolved, &placement);

@@ -207,12 +207,16 @@ impl TakeoverRecord {
         }
     }
 
-    /// Removes the files, once the run has its account.
+    /// Removes the files, once the run has its account. After a takeover the last one stays, for
+    /// [`Registry::last_epoch`].
     ///
     /// # Errors
     /// If one cannot be removed.
     pub fn forget(directory: &Path) -> io::Result<()> {
-        Self::epochs(directory)?.into_iter().try_for_each(|epoch| fs::remove_file(Self::file(directory, epoch)))
+        let epochs = Self::epochs(directory)?;
+        let kept = epochs.iter().copied().max().filter(|&epoch| epoch > Epoch(1));
+        let removed = epochs.into_iter().filter(|&epoch| Some(epoch) != kept);
+        removed.into_iter().try_for_each(|epoch| fs::remove_file(Self::file(directory, epoch)))
     }
 
     fn epochs(directory: &Path) -> io::Result<Vec<Epoch>> {
@@ -256,6 +260,21 @@ impl Registry {
             }
         }
         Ok(None)
+    }
+
+    /// Returns the highest epoch of the runs that have an account, 1 or more. Units that outlive a run may still know
+    /// it, and refuse an event manager with a lower epoch.
+    ///
+    /// # Errors
+    /// If a directory cannot be read.
+    pub fn last_epoch(&self) -> io::Result<Epoch> {
+        let mut last = Epoch(1);
+        for directory in self.runs()? {
+            if directory.path.join(ACCOUNT).exists() {
+                last = TakeoverRecord::epochs(&directory.path)?.into_iter().fold(last, Ord::max);
+            }
+        }
+        Ok(last)
     }
 }
 
@@ -403,6 +422,10 @@ mod tests {
         TakeoverRecord::forget(&older.path).expect("they can be removed");
         assert_eq!(found(), None);
         assert_eq!(fs::read_dir(&older.path).expect("it is there").count(), 0);
+        // Units may obey the epoch of a takeover also after the run.
+        TakeoverRecord::forget(&newer.path).expect("they can be removed");
+        assert_eq!(fs::read_dir(&newer.path).expect("it is there").count(), 2);
+        assert_eq!(registry.last_epoch().expect("it can be read"), Epoch(2));
         fs::remove_dir_all(output).expect("it can be removed");
     }
 

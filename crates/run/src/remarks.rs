@@ -7,7 +7,7 @@ use ropewalk_flow::messages::{Gap, NumberingAnomaly, NumberingKind};
 use ropewalk_monitor::numbering::{Numbered, never_began, wrong_beginnings};
 use ropewalk_monitor::quality::{filter_problems, not_written};
 use ropewalk_monitor::{Beginning, Sample};
-use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, Requirement, SourceId, Utc, counted};
+use ropewalk_terms::{Cause, Counter, EventKey, FragmentAccount, Requirement, SourceId, Utc, counted, grouped};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,6 +145,7 @@ impl Remarks<'_> {
         }
         sentences.extend(filter_problems(self.sample).into_iter().map(|(.., sentence)| sentence));
         sentences.extend(not_written(self.sample).map(|(_, sentence)| sentence));
+        sentences.extend(self.taken_by_no_stream());
         // Faults come first.
         sentences.extend(self.sample.step_not_checked());
         sentences
@@ -177,6 +178,19 @@ impl Remarks<'_> {
         let more = if more > 0 { format!(" and {}", counted(more as u64, "more range")) } else { String::new() };
         let shown = ranges.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
         Some(format!("{name}: missing in {}, {shown}{more}: {why}", counted(count, "event")))
+    }
+
+    /// Returns that no stream took any of the accepted events.
+    fn taken_by_no_stream(&self) -> Option<String> {
+        let events = self.snapshot.ledger.events;
+        let is_all = events.unselected > 0 && events.unselected == events.accepted;
+        is_all.then(|| {
+            format!(
+                "no stream took any of the {} accepted events: a stream with `triggers` takes only events for which the filter \
+                 names one of these triggers, and a `prescale` leaves events out",
+                grouped(events.accepted)
+            )
+        })
     }
 
     /// Returns how long after the first source it began to send, if it was too late for most of its events, and a
@@ -339,6 +353,19 @@ mod tests {
                     end of their events";
         let restarted = "straw (source 2) restarted counting: 1999 -> 0 (event 2001); its later fragments fit no event";
         assert_eq!(sentences, [late, restarted, LAMP]);
+    }
+
+    #[test]
+    fn accepted_events_that_no_stream_takes_are_named() {
+        let remarks = |unselected| {
+            said([900, 900], 1, |snapshot| {
+                (snapshot.ledger.events.accepted, snapshot.ledger.events.unselected) = (900, unselected);
+            })
+            .1
+        };
+        let sentence = "no stream took any of the 900 accepted events: a stream with `triggers`";
+        assert!(remarks(900)[1].starts_with(sentence), "{:?}", remarks(900));
+        assert_eq!(remarks(899), [LAMP]);
     }
 
     #[test]

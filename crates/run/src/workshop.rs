@@ -15,6 +15,7 @@ use ropewalk_io::clock::{Clock, MonotonicClock};
 use ropewalk_io::disk::RealDisk;
 use ropewalk_memory::{PoolConfig, Staging};
 use ropewalk_terms::{Incarnation, RunNumber, Utc};
+use std::io;
 use std::path::Path;
 
 /// Resources shared by all nodes of this process.
@@ -46,9 +47,14 @@ impl<'a> Workshop<'a> {
 }
 
 /// Takes a run number. To be called last, so that a run that could not be set up leaves nothing behind.
-pub(super) fn run_directory(output: &Path) -> Result<RunDirectory, RunError> {
+/// Uses the registry of an output directory, to make a run directory.
+pub(super) fn in_output<T>(output: &Path, use_it: impl FnOnce(&Registry) -> io::Result<T>) -> Result<T, RunError> {
     let what = || format!("{}: cannot make a run directory here, choose another with --output", output.display());
-    Registry::open(output).and_then(|registry| registry.next_run()).map_err(system(what()))
+    Registry::open(output).and_then(|registry| use_it(&registry)).map_err(system(what()))
+}
+
+pub(super) fn run_directory(output: &Path) -> Result<RunDirectory, RunError> {
+    in_output(output, Registry::next_run)
 }
 
 pub(super) fn nowhere() -> RunDirectory {

@@ -98,7 +98,7 @@ enum CtlCommand {
 /// A command with one answer.
 #[derive(Debug, Subcommand)]
 enum Request {
-    /// Read the configuration again and set up the next run (also: `conf`).
+    /// Set up the next run, as configured at the program start (also: `conf`).
     #[command(alias = "conf")]
     Configure,
     /// Start the next run (also: `enable`).

@@ -6,6 +6,7 @@ use crate::support::{FrontEnd, Held, Setup, SmallDisk, Tampering, wait_for};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 /// One source, emulated in this process.
 fn emulated(name: &str) -> Setup {
@@ -193,6 +194,40 @@ fn nodes_that_were_cut_off_through_the_end_of_their_run_take_part_in_the_next_on
     for name in ["ru0", "bu0"] {
         cluster.kill(name);
     }
+}
+
+/// Units know the epoch of an event manager that took over also after its run.
+#[test]
+fn an_event_manager_that_took_over_and_died_between_two_runs_is_simply_started_again() {
+    const MANAGER: [&str; 5] = ["--control", "127.0.0.1:0", "--json", "--then", "wait"];
+    let setup = Setup::new("idle-successor", &[841, 843]);
+    let (mut cluster, url) = staying(Cluster::new(setup).with_relay("manager", Tampering::None));
+    let send = |cluster: &mut Cluster, life, url: &str| {
+        let address = cluster.front_end_address_in("ru0", life);
+        let mut front_ends = [841, 843].map(|id| FrontEnd::ferol(&address, id));
+        front_ends.iter_mut().for_each(|front_end| front_end.send(1..=20));
+        wait_for("20 events", || (ask(url, &["ledger"])["events"]["written"] == 20).then_some(()));
+        front_ends
+    };
+    let front_ends = send(&mut cluster, 1, &url);
+    cluster.kill("manager");
+    cluster.start("manager", &[&MANAGER[..], &["--take-over"]].concat());
+    let url = cluster.node("manager").expect_error_line("run control and dashboard: ");
+    wait_for("the run to go on", || (ask(&url, &["state"])["state"] == "running").then_some(()));
+    assert_eq!(ask(&url, &["stop"])["state"], "configured");
+    drop(front_ends);
+    // The units join the next run, which this event manager has set up: they connect five times a second.
+    cluster.front_end_address_in("ru0", 2);
+    std::thread::sleep(Duration::from_secs(1));
+    cluster.kill("manager");
+    cluster.start("manager", &MANAGER);
+    let url = cluster.node("manager").expect_error_line("run control and dashboard: ");
+    wait_for("the next run", || (ask(&url, &["state"])["state"] == "running").then_some(()));
+    send(&mut cluster, 2, &url);
+    ask(&url, &["shutdown"]);
+    let account = cluster.take("manager").end().expect_status(0).account();
+    assert_eq!(account["ledger"]["balanced"], true, "{account:#}");
+    ["ru0", "bu0"].into_iter().for_each(|name| cluster.kill(name));
 }
 
 /// The free space that a builder unit has reported, as exported to Prometheus.
